@@ -172,7 +172,7 @@ def lazy(found: Iterable[Import]) -> list[str]:
 def reaches(
     found: Iterable[Import], start: Iterable[str], target: str, *, module_level_only: bool
 ) -> list[tuple[str, ...]]:
-    """Return a chain of imports, through parent packages too, from each module of ``start`` that leads to ``target``."""
+    """Return a chain of imports, parent packages included, from each module of ``start`` that leads to ``target``."""
     edges: dict[str, set[str]] = {}
     for one in found:
         if one.for_types_only or (module_level_only and not one.at_module_level):

@@ -1,0 +1,83 @@
+"""Train any ONNX model on the ONNX Runtime you already have.
+
+``onnxblock`` is a declarative block language on top of a forward-only ONNX model, with a reverse-mode auto-diff generator
+behind it.  Names are loaded when first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import blocks, checkpoint, loss, optim
+    from .autodiff.gradients import gradients
+    from .autodiff.registry import gradient, no_gradient
+    from .autodiff.rule import RuleContext
+    from .block import Block, ForwardBlock
+    from .checkpoint import load_checkpoint_to_model, save_checkpoint
+    from .errors import OnnxBlockError
+    from .export import export_for_inference
+    from .graph.context import base, current_graph, custom_op_library, empty_base
+    from .graph.graph import Graph
+    from .graph.value import Value
+    from .training import TrainingBlock
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Block": "block",
+    "ForwardBlock": "block",
+    "Graph": "graph.graph",
+    "OnnxBlockError": "errors",
+    "RuleContext": "autodiff.rule",
+    "TrainingBlock": "training",
+    "Value": "graph.value",
+    "base": "graph.context",
+    "current_graph": "graph.context",
+    "custom_op_library": "graph.context",
+    "empty_base": "graph.context",
+    "export_for_inference": "export",
+    "gradient": "autodiff.registry",
+    "gradients": "autodiff.gradients",
+    "load_checkpoint_to_model": "checkpoint",
+    "no_gradient": "autodiff.registry",
+    "save_checkpoint": "checkpoint",
+}
+_MODULES = ("blocks", "checkpoint", "loss", "optim")
+
+__all__ = [
+    "Block",
+    "ForwardBlock",
+    "Graph",
+    "OnnxBlockError",
+    "RuleContext",
+    "TrainingBlock",
+    "Value",
+    "base",
+    "blocks",
+    "checkpoint",
+    "current_graph",
+    "custom_op_library",
+    "empty_base",
+    "export_for_inference",
+    "gradient",
+    "gradients",
+    "load_checkpoint_to_model",
+    "loss",
+    "no_gradient",
+    "optim",
+    "save_checkpoint",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,101 @@
+"""Which operator has which gradient rule, and which has none by nature."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from ..errors import DuplicateRuleError
+from ..graph.value import Value
+
+if TYPE_CHECKING:
+    from .rule import RuleContext
+
+RuleResult: TypeAlias = "Value | None | Sequence[Value | None]"
+RuleFunction: TypeAlias = "Callable[[RuleContext], RuleResult]"
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The gradient of an operator: a function from what the node did to the cotangents of its inputs."""
+
+    op_type: str
+    domain: str
+    function: RuleFunction
+    where: str
+
+
+@dataclass(frozen=True)
+class NoGradient:
+    """A statement that an operator passes no gradient back, and why."""
+
+    op_type: str
+    domain: str
+    reason: str
+    where: str
+
+
+_entries: dict[tuple[str, str], Rule | NoGradient] = {}
+
+
+def gradient(*op_types: str, domain: str = "") -> Callable[[RuleFunction], RuleFunction]:
+    """Register a function as the gradient of one or more operators.
+
+    The function is given a :class:`RuleContext` ``g`` and returns the cotangent of each input in order: one value, or a
+    sequence with None where there is no gradient.  It is the mathematics only: broadcasting, accumulation, element types
+    and names are the engine's.  Raises :class:`DuplicateRuleError` when an operator already has an entry.
+    """
+
+    def register(function: RuleFunction) -> RuleFunction:
+        where = f"{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}"
+        for op_type in op_types:
+            _enter(Rule(op_type, domain, function, where))
+        return function
+
+    return register
+
+
+def no_gradient(*op_types: str, reason: str, domain: str = "") -> None:
+    """State that operators pass no gradient back, with the reason."""
+    frame = inspect.stack()[1]
+    for op_type in op_types:
+        _enter(NoGradient(op_type, domain, reason, f"{frame.filename}:{frame.lineno}"))
+
+
+def _enter(entry: Rule | NoGradient) -> None:
+    key = (entry.domain, entry.op_type)
+    if key in _entries:
+        raise DuplicateRuleError(
+            f"{entry.op_type} of domain {entry.domain or 'ai.onnx'!r} already has an entry, at {_entries[key].where}; "
+            f"{entry.where} adds a second one.",
+            "Remove the old one first with onnxblock.autodiff.registry.forget(op_type, domain).",
+        )
+    _entries[key] = entry
+
+
+def forget(op_type: str, domain: str = "") -> None:
+    """Remove the entry of an operator, so that another can be registered."""
+    _load_rules()
+    _entries.pop((_standard(domain), op_type), None)
+
+
+def find(op_type: str, domain: str = "") -> Rule | NoGradient | None:
+    """The entry of an operator, or None where nobody wrote one."""
+    _load_rules()
+    return _entries.get((_standard(domain), op_type))
+
+
+def entries() -> Iterator[Rule | NoGradient]:
+    """Every entry, in the order of domain and name."""
+    _load_rules()
+    return iter([_entries[key] for key in sorted(_entries)])
+
+
+def _standard(domain: str) -> str:
+    return "" if domain == "ai.onnx" else domain
+
+
+def _load_rules() -> None:
+    from . import rules  # noqa: F401 - importing the package registers its rules

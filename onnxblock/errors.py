@@ -1,0 +1,71 @@
+"""Every exception of the library.
+
+All derive from :class:`OnnxBlockError`.  Where the original raised a builtin exception, the subclass derives from that
+builtin too, so that existing ``except`` clauses keep working.  A message says what is wrong and where; its second line
+says what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OnnxBlockError(RuntimeError):
+    """Base class of every exception raised by ``onnxblock`` and ``artifacts``."""
+
+    def __init__(self, what: str, remedy: str | None = None) -> None:
+        super().__init__(what if remedy is None else f"{what}\n  {remedy}")
+
+
+class NoGraphError(OnnxBlockError, AttributeError):
+    """A block was called, or its graph asked for, outside ``base(...)`` and ``empty_base()``."""
+
+
+class BlockBuildError(OnnxBlockError, TypeError, ValueError):
+    """A block or an operator was given arguments that do not fit."""
+
+
+class InvalidModelError(OnnxBlockError, ValueError):
+    """The model cannot be read, is not valid ONNX, or is outside what can be handled."""
+
+
+class UnknownNameError(OnnxBlockError, LookupError, ValueError):
+    """A parameter, output or property that does not exist."""
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class ParameterError(OnnxBlockError, ValueError, TypeError):
+    """A parameter that cannot be trained or frozen as asked."""
+
+
+class UnsupportedOperatorError(OnnxBlockError, NotImplementedError):
+    """Operators without a gradient lie between the loss and what should be trained."""
+
+
+class DuplicateRuleError(OnnxBlockError, ValueError):
+    """A second gradient rule for an operator that already has one."""
+
+
+class CheckpointError(OnnxBlockError, ValueError):
+    """A checkpoint that cannot be read, written or used."""
+
+
+class ArtifactMismatchError(OnnxBlockError, ValueError):
+    """Files that do not come from the same generation or the same model."""
+
+
+class FeedError(OnnxBlockError, ValueError, TypeError):
+    """Arrays fed to a model that do not fit its inputs."""
+
+
+class RuntimeUnavailableError(OnnxBlockError, ImportError):
+    """Something needs a package or a runtime feature that is not installed."""
+
+
+def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+    """`` Did you mean 'a' or 'b'?`` for the nearest known spellings, or an empty string."""
+    near = difflib.get_close_matches(name, list(known), count, cutoff=0.5)
+    return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""

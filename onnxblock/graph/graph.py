@@ -1,0 +1,422 @@
+"""One graph being built: its values, types, names and known constants.  Nothing here knows about gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx.defs import OpSchema
+
+from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
+from .folding import LARGEST, fold
+from .inference import InferenceError, infer_model, infer_node, wrongly_inferred
+from .literals import Literal, literal_dtype
+from .naming import Names
+from .op import Operators
+from .schemas import arrange, find_schema, get_schema
+from .types import FLOATS, Shape, TensorType, numpy_dtype, onnx_dtype, tensor_type
+from .value import Operand, Value
+from .weights import Weights
+
+_INTERNED_BYTES = 4096
+
+
+class Graph:
+    """A model under construction.
+
+    ``model`` is the live ``onnx.ModelProto``; nodes, inputs and initializers that a block appends to it directly are
+    picked up by :meth:`sync`.  Large weights are stubs in it, their bytes are held by ``weights``.
+    """
+
+    def __init__(self, model: ModelProto, weights: Weights | None = None, path: str | None = None) -> None:
+        self.model = model
+        self.weights = Weights() if weights is None else weights
+        self.path = path
+        self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+        if not self.opset:
+            raise InvalidModelError("the model imports no version of the default operator set ai.onnx.")
+        self.op = Operators(self)
+        self._names = Names()
+        self._types: dict[str, TypeProto] = infer_model(model)
+        self._tensor_types: dict[str, TensorType | None] = {}
+        self._constants: dict[str, npt.NDArray[Any]] = {}
+        self._constant_protos: dict[str, TensorProto] = {}
+        self._literals: dict[str, Literal] = {}
+        self._interned: dict[tuple[int, tuple[int, ...], bytes], str] = {}
+        self._producers: dict[str, NodeProto] = {}
+        self._indexed = [0, 0, 0]
+        self.sync()
+
+    # -- looking things up
+
+    @property
+    def has_path(self) -> bool:
+        """Whether the model came with the path of its file."""
+        return self.path is not None
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._names and (name in self._types or name in self._producers)
+
+    def value(self, name: str) -> Value:
+        """The value called ``name``; raises :class:`UnknownNameError` when the graph has none."""
+        if name not in self:
+            raise UnknownNameError(
+                f"the graph has no value {str(name)!r}." + did_you_mean(name, [*self._types, *self._producers])
+            )
+        return Value(name, self)
+
+    def tensor_type(self, name: str) -> TensorType | None:
+        """Element type and shape of a tensor; None for a sequence or when nothing is known."""
+        key = str(name)
+        if key not in self._tensor_types:
+            self._tensor_types[key] = tensor_type(self._types.get(key))
+        return self._tensor_types[key]
+
+    def type_proto(self, name: str) -> TypeProto | None:
+        """The type of a value of any kind, or None when unknown."""
+        return self._types.get(name)
+
+    def set_type(self, name: str, type_: TypeProto | TensorType) -> None:
+        """Say what is known of a value beyond what inference found."""
+        proto = type_.to_proto() if isinstance(type_, TensorType) else type_
+        self._types[str(name)] = proto
+        self._tensor_types.pop(str(name), None)
+
+    def producer(self, name: str) -> NodeProto | None:
+        """The node that computes a value; None for inputs and initializers."""
+        return self._producers.get(name)
+
+    def constant_value(self, name: str | None) -> npt.NDArray[Any] | None:
+        """The elements of a value that is known while building (small, and not trained), else None."""
+        return None if name is None else self._constants.get(name)
+
+    # -- adding things
+
+    def input(self, name: str, dtype: int, shape: Shape) -> Value:
+        """A new graph input; raises :class:`BlockBuildError` when the name is taken."""
+        if name in self._names:
+            raise BlockBuildError(
+                f"the model already has a value called {name!r}, so it cannot be a new input.",
+                "Choose another name (target_name=..., labels_name=... of a loss).",
+            )
+        self.model.graph.input.append(helper.make_tensor_value_info(name, dtype, shape))
+        self.sync()
+        return Value(name, self)
+
+    def parameter(self, name: str, array: npt.NDArray[Any]) -> Value:
+        """A new weight: an initializer under a name of its own (a number is added if ``name`` is taken)."""
+        unique = self.unique(name)
+        tensor = numpy_helper.from_array(np.ascontiguousarray(array), unique)
+        self.model.graph.initializer.append(tensor)
+        self.sync()
+        return Value(unique, self)
+
+    def constant(self, content: Operand, dtype: int | None = None) -> Value:
+        """An initializer with this content; the same content twice is one initializer.
+
+        Without ``dtype``, arrays keep their own, floats become float32, integers int64.
+        """
+        array = np.asarray(content)
+        if dtype is not None:
+            array = array.astype(numpy_dtype(dtype))
+        elif not isinstance(content, (np.ndarray, np.generic)):
+            array = array.astype({"f": np.float32, "i": np.int64, "b": np.bool_}[array.dtype.kind])
+        element_type = onnx_dtype(array.dtype)
+        key = (element_type, array.shape, array.tobytes()) if array.nbytes <= _INTERNED_BYTES else None
+        if key is not None and key in self._interned:
+            return Value(self._interned[key], self)
+        name = self._names.unique("constant", scoped=False)
+        self.model.graph.initializer.append(
+            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
+        )
+        self.sync()
+        if key is not None:
+            self._interned[key] = name
+        return Value(name, self)
+
+    def literal(self, content: Literal) -> Value:
+        """A number that takes the element type of the first typed operand it meets (float32 until then)."""
+        name = self._names.unique("literal", scoped=False)
+        array = np.asarray(content)
+        array = array.astype(np.bool_ if array.dtype.kind == "b" else np.float32)
+        self.model.graph.initializer.append(numpy_helper.from_array(array, name))
+        self.sync()
+        self._literals[name] = content
+        return Value(name, self)
+
+    def add(
+        self,
+        op_type: str,
+        inputs: Sequence[Operand],
+        attributes: Mapping[str, Any] | None = None,
+        outputs: int = 1,
+        domain: str = "",
+    ) -> list[Value]:
+        """Append one node and return its outputs.
+
+        Raises :class:`BlockBuildError` where the arguments, types or shapes do not fit the operator.  A node whose
+        inputs are known integers is computed at once and becomes a constant.
+        """
+        if domain and find_schema(op_type, self._version(domain), domain) is None:
+            return self._append_foreign(op_type, inputs, attributes or {}, outputs, domain)
+        schema = get_schema(op_type, self._version(domain), domain)
+        ordered, named = arrange(schema, inputs, attributes or {})
+        operands = self._operands(schema, ordered)
+        if not domain and outputs == 1:
+            folded = self._fold(op_type, operands, named)
+            if folded is not None:
+                return [self.constant(folded)]
+        names = [self._names.unique(op_type if outputs == 1 else f"{op_type}.{k}") for k in range(outputs)]
+        node = NodeProto(op_type=op_type, input=operands, output=names, name=names[0], domain=domain)
+        node.attribute.extend(_attribute(schema, name, given) for name, given in named.items())
+        self._infer(node, schema, strict=True)
+        return self._append(node)
+
+    def _append_foreign(
+        self, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Any], outputs: int, domain: str
+    ) -> list[Value]:
+        operands = ["" if x is None else x if isinstance(x, str) else self.constant(x) for x in inputs]
+        names = [self._names.unique(op_type if outputs == 1 else f"{op_type}.{k}") for k in range(outputs)]
+        return self._append(helper.make_node(op_type, operands, names, name=names[0], domain=domain, **attributes))
+
+    def _append(self, node: NodeProto) -> list[Value]:
+        self.model.graph.node.append(node)
+        self._index_node(self.model.graph.node[-1])
+        self._indexed[2] = len(self.model.graph.node)
+        return [Value(name, self) for name in node.output]
+
+    def unique(self, name: str) -> str:
+        """A name that nothing in the graph has yet: ``name``, or ``name`` with a number."""
+        return self._names.unique(name)
+
+    def scope(self, name: str) -> AbstractContextManager[None]:
+        """Put ``name/`` before the names of what is added inside."""
+        return self._names.scope(name)
+
+    def import_domain(self, domain: str, version: int) -> None:
+        """Make sure the model imports an operator set."""
+        if all(o.domain != domain for o in self.model.opset_import):
+            self.model.opset_import.append(helper.make_opsetid(domain, version))
+
+    def add_optional_output(self, node: NodeProto, k: int) -> Value:
+        """The k-th output of ``node``, added if the node leaves it out."""
+        if k < len(node.output) and node.output[k]:
+            return Value(node.output[k], self)
+        name = self._names.unique(f"{node.output[0]}.{k}")
+        node.output.extend([""] * (k + 1 - len(node.output)))
+        node.output[k] = name
+        self._producers[name] = node
+        schema = find_schema(node.op_type, self._version(node.domain), node.domain)
+        if schema is not None:
+            self._infer(node, schema, strict=False, only=name)
+        return Value(name, self)
+
+    def make_input(self, name: str) -> None:
+        """Turn an initializer into an input: what is trained or frozen comes from outside."""
+        graph = self.model.graph
+        for k, tensor in enumerate(graph.initializer):
+            if tensor.name == name:
+                graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
+                del graph.initializer[k]
+                break
+        else:
+            raise UnknownNameError(f"the graph has no initializer {name!r}.")
+        self._constants.pop(name, None)
+        self._constant_protos.pop(name, None)
+        self._indexed[:2] = [len(graph.input), len(graph.initializer)]
+
+    # -- keeping the index in step with the model
+
+    def sync(self) -> None:
+        """Index what was appended to ``model`` since the last call; costs nothing when nothing was."""
+        graph = self.model.graph
+        counts = [len(graph.input), len(graph.initializer), len(graph.node)]
+        if counts == self._indexed:
+            return
+        if any(now < before for now, before in zip(counts, self._indexed)):
+            self._indexed = [0, 0, 0]
+            self._producers.clear()
+        inputs, initializers, nodes = self._indexed
+        self._indexed = counts
+        for value in graph.input[inputs:]:
+            self._names.take([value.name])
+            self._types.setdefault(value.name, value.type)
+        for tensor in graph.initializer[initializers:]:
+            self._index_initializer(tensor)
+        for node in graph.node[nodes:]:
+            self._index_node(node)
+
+    def _index_initializer(self, tensor: TensorProto) -> None:
+        self._names.take([tensor.name])
+        self._types.setdefault(tensor.name, helper.make_tensor_type_proto(tensor.data_type, tensor.dims))
+        count = int(np.prod(tensor.dims, dtype=np.int64))
+        if tensor.data_location != TensorProto.EXTERNAL and tensor.data_type != TensorProto.STRING and count <= LARGEST:
+            self._constants[tensor.name] = numpy_helper.to_array(tensor)
+            self._constant_protos[tensor.name] = tensor
+
+    def _index_node(self, node: NodeProto) -> None:
+        outputs = [name for name in node.output if name]
+        self._names.take([node.name, *outputs])
+        for name in outputs:
+            self._producers[name] = node
+        if any(name not in self._types for name in outputs):
+            schema = find_schema(node.op_type, self._version(node.domain), node.domain)
+            if schema is not None:
+                self._infer(node, schema, strict=False)
+        if len(outputs) == 1 and not node.domain:
+            self._know(node)
+
+    def _know(self, node: NodeProto) -> None:
+        """Follow small integers through the node."""
+        if node.op_type == "Constant":
+            known = _constant_node_value(node)
+        else:
+            attributes = {
+                a.name: helper.get_attribute_value(a) for a in node.attribute if a.type != AttributeProto.GRAPH
+            }
+            known = self._fold(node.op_type, node.input, attributes)
+        if known is not None and known.size <= LARGEST:
+            self._remember(node.output[0], known)
+
+    def _remember(self, name: str, array: npt.NDArray[Any]) -> None:
+        self._constants[name] = array
+        self._constant_protos[name] = numpy_helper.from_array(np.asarray(array), name)
+
+    # -- inside add
+
+    def _version(self, domain: str) -> int:
+        if domain in ("", "ai.onnx"):
+            return self.opset
+        return next((o.version for o in self.model.opset_import if o.domain == domain), 1)
+
+    def _fold(self, op_type: str, inputs: Iterable[str], attributes: dict[str, Any]) -> npt.NDArray[Any] | None:
+        names = list(inputs)
+        if op_type in ("Shape", "Size"):
+            return self._fold_shape(op_type, names[0], attributes)
+        known = [self._constants.get(name) if name else None for name in names]
+        if not names or any(name and array is None for name, array in zip(names, known)):
+            return None
+        return fold(op_type, known, attributes)
+
+    def _fold_shape(self, op_type: str, name: str, attributes: dict[str, Any]) -> npt.NDArray[Any] | None:
+        known = self.tensor_type(name)
+        if known is None or known.shape is None:
+            return None
+        dims = known.shape
+        if op_type == "Shape":
+            dims = dims[slice(attributes.get("start", 0), attributes.get("end"))]
+        if not all(isinstance(d, int) for d in dims):
+            return None
+        array = np.array(dims, np.int64)
+        return array if op_type == "Shape" else np.array(np.prod(array, dtype=np.int64), np.int64)
+
+    def _operands(self, schema: OpSchema, ordered: Sequence[Operand]) -> list[str]:
+        """The names of the inputs; numbers become constants of the type that the operator wants there."""
+        formals = [schema.inputs[min(k, len(schema.inputs) - 1)].type_str for k in range(len(ordered))]
+        bound: dict[str, int] = {}
+        first: int | None = None
+        for formal, operand in zip(formals, ordered):
+            dtype = self._strong_dtype(operand)
+            if dtype is not None:
+                bound.setdefault(formal, dtype)
+                first = dtype if first is None else first
+        names = []
+        for formal, operand in zip(formals, ordered):
+            content: Any = self._literals.get(operand, operand) if isinstance(operand, str) else operand
+            if content is None:
+                names.append("")
+            elif isinstance(content, str):
+                names.append(str(self.value(content)))
+            elif isinstance(content, np.ndarray):
+                names.append(str(self.constant(content)))
+            else:
+                names.append(str(self.constant(content, literal_dtype(schema, formal, content, bound, first))))
+        return names
+
+    def _strong_dtype(self, operand: Operand) -> int | None:
+        if isinstance(operand, np.ndarray):
+            return onnx_dtype(operand.dtype)
+        if isinstance(operand, str) and operand not in self._literals:
+            known = self.tensor_type(operand)
+            return None if known is None else known.dtype
+        return None
+
+    def _infer(self, node: NodeProto, schema: OpSchema, strict: bool, only: str | None = None) -> None:
+        try:
+            found = infer_node(schema, node, self._types, self._constant_protos, self.model.opset_import)
+        except (InferenceError, RuntimeError, ValueError) as error:
+            if not strict or any(name and name not in self._types for name in node.input):
+                return
+            raise BlockBuildError(
+                f"{node.op_type} (opset {self.opset}) cannot take {self.describe(node.input)}: {_reason(error)}"
+            ) from None
+        if wrongly_inferred(node, self.opset):
+            found = {k: helper.make_tensor_type_proto(v.tensor_type.elem_type, None) for k, v in found.items()}
+        for name, type_ in found.items():
+            if type_.WhichOneof("value") is not None and (only is None or name == only):
+                self.set_type(name, type_)
+
+    def describe(self, names: Iterable[str]) -> str:
+        """``'x' float32[2, 3], 'w' float32[4, 5]`` for messages."""
+        return ", ".join(f"{str(n)!r} {self.tensor_type(n) or 'of unknown type'}" if n else "nothing" for n in names)
+
+    # -- finishing
+
+    def is_differentiable(self, name: str) -> bool:
+        """Whether a value can carry a gradient: a float tensor, a sequence, or a value of unknown type."""
+        known = self.tensor_type(name)
+        return known.dtype in FLOATS if known is not None else True
+
+    def to_model_proto(self) -> ModelProto:
+        """A copy of the model with its weights inside."""
+        model = ModelProto()
+        model.CopyFrom(self.model)
+        for tensor in model.graph.initializer:
+            if tensor.name in self.weights:
+                tensor.CopyFrom(self.weights.tensor(tensor.name))
+        return model
+
+
+def _attribute(schema: OpSchema, name: str, given: Any) -> AttributeProto:
+    wanted = schema.attributes[name].type
+    kind = AttributeProto.AttributeType
+    try:
+        if wanted == kind.FLOAT:
+            given = float(given)
+        elif wanted == kind.INT:
+            given = int(given)
+        elif wanted == kind.FLOATS:
+            given = [float(x) for x in given]
+        elif wanted == kind.INTS:
+            given = [int(x) for x in given]
+        elif wanted == kind.TENSOR and isinstance(given, (np.ndarray, np.generic)):
+            given = numpy_helper.from_array(np.asarray(given), name)
+        made = helper.make_attribute(name, given, attr_type=int(wanted))
+    except (TypeError, ValueError) as error:
+        raise BlockBuildError(f"{schema.name}: attribute {name}={given!r} does not fit: {error}") from None
+    return made
+
+
+def _constant_node_value(node: NodeProto) -> npt.NDArray[Any] | None:
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        if attribute.t.data_type == TensorProto.STRING or attribute.t.data_location == TensorProto.EXTERNAL:
+            return None
+        if np.prod(attribute.t.dims, dtype=np.int64) > LARGEST:
+            return None
+        return numpy_helper.to_array(attribute.t)
+    content = helper.get_attribute_value(attribute)
+    if attribute.name in ("value_float", "value_floats"):
+        return np.asarray(content, np.float32)
+    if attribute.name in ("value_int", "value_ints"):
+        return np.asarray(content, np.int64)
+    return None
+
+
+def _reason(error: Exception) -> str:
+    text = str(error)
+    return text.rsplit("] ", 1)[-1].strip() or type(error).__name__

@@ -1,0 +1,111 @@
+"""Types and shapes by ONNX's own inference: once for a whole model, then node by node."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import onnx
+from onnx import (
+    AttributeProto,
+    ModelProto,
+    NodeProto,
+    OperatorSetIdProto,
+    TensorProto,
+    TypeProto,
+    helper,
+    shape_inference,
+)
+from onnx.defs import OpSchema
+
+from .types import tensor_type
+
+
+def infer_model(model: ModelProto) -> dict[str, TypeProto]:
+    """The type of every value of the main graph that can be inferred.
+
+    The model's own ``value_info`` is dropped first, since exporters leave stale shapes there.  Nodes whose inferred
+    shapes are known to be wrong count as dynamic.
+    """
+    bare = ModelProto()
+    bare.CopyFrom(model)
+    del bare.graph.value_info[:]
+    for value in bare.graph.output:
+        value.ClearField("type")
+    inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=True)
+    graph = inferred.graph
+    types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
+    for value in (*graph.input, *graph.value_info, *graph.output):
+        if value.type.WhichOneof("value") is not None:
+            types[value.name] = value.type
+    for declared in model.graph.output:
+        if declared.name not in types and declared.type.WhichOneof("value") is not None:
+            types[declared.name] = declared.type
+    _distrust(model, types)
+    return types
+
+
+def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
+    """Forget shapes that come from nodes whose inference is wrong, and infer again what depends on them."""
+    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    tainted: set[str] = set()
+    initializers = {t.name: t for t in model.graph.initializer}
+    for node in model.graph.node:
+        wrong = wrongly_inferred(node, opset)
+        if not wrong and tainted.isdisjoint(node.input):
+            continue
+        from .schemas import find_schema
+
+        schema = find_schema(node.op_type, opset, node.domain)
+        found = {} if schema is None else infer_node(schema, node, types, initializers, model.opset_import)
+        for name in node.output:
+            inferred = found.get(name, types.get(name))
+            if inferred is None:
+                continue
+            if wrong or name not in found:
+                inferred = _without_shape(inferred)
+            types[name] = inferred
+            tainted.add(name)
+
+
+def _without_shape(proto: TypeProto) -> TypeProto:
+    known = tensor_type(proto)
+    return proto if known is None else helper.make_tensor_type_proto(known.dtype, None)
+
+
+def wrongly_inferred(node: NodeProto, opset: int) -> bool:
+    """Whether ONNX's inference is known to give this node a wrong shape.
+
+    1. Pooling with ``ceil_mode``: one window too many where the last would start in the padding (opsets 19 to 21 for
+       AveragePool; counted as unknown everywhere, since the kernels decide).
+    2. STFT without an explicit ``onesided``: the default of 1 is ignored.
+    """
+    attributes = {a.name: a for a in node.attribute}
+    if node.op_type in ("AveragePool", "MaxPool", "LpPool") and opset >= 10:
+        return "ceil_mode" in attributes and attributes["ceil_mode"].i == 1
+    return node.op_type == "STFT" and "onesided" not in attributes
+
+
+def infer_node(
+    schema: OpSchema,
+    node: NodeProto,
+    types: Mapping[str, TypeProto],
+    constants: Mapping[str, TensorProto],
+    opset_imports: object,
+) -> dict[str, TypeProto]:
+    """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit."""
+    known = {name: types[name] for name in node.input if name in types}
+    data = {name: constants[name] for name in node.input if name in constants and not _is_external(constants[name])}
+    imports: list[OperatorSetIdProto] = list(opset_imports)  # type: ignore[call-overload]
+    return dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
+
+
+def _is_external(tensor: TensorProto) -> bool:
+    return tensor.data_location == TensorProto.EXTERNAL
+
+
+def has_subgraph(node: NodeProto) -> bool:
+    """Whether the node carries a body."""
+    return any(a.type in (AttributeProto.GRAPH, AttributeProto.GRAPHS) for a in node.attribute)
+
+
+InferenceError = onnx.shape_inference.InferenceError

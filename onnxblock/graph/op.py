@@ -1,0 +1,41 @@
+"""``graph.op.Softmax(x, axis=1)``: every operator of the opset as a method that adds one node."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from .schemas import get_schema, operator_names
+from .value import Operand, Value
+
+if TYPE_CHECKING:
+    from .graph import Graph
+
+
+class Operators:
+    """The operators of a graph's opset.
+
+    Inputs are positional (values, names, numbers, arrays, None for an absent one), attributes are keywords.  What is an
+    attribute in one opset and an input in another can always be given by name.  The result is one :class:`Value`, or a
+    list of them with ``outputs=k`` for k > 1.
+    """
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+
+    def __getattr__(self, op_type: str) -> Callable[..., Any]:
+        if op_type.startswith("__"):
+            raise AttributeError(op_type)
+        graph = self._graph
+        get_schema(op_type, graph.opset)
+
+        def add(*inputs: Operand, outputs: int = 1, **attributes: Any) -> Value | list[Value]:
+            values = graph.add(op_type, inputs, attributes, outputs=outputs)
+            return values[0] if outputs == 1 else values
+
+        add.__name__ = op_type
+        self.__dict__[op_type] = add
+        return add
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *operator_names(self._graph.opset)]

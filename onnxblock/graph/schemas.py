@@ -1,0 +1,112 @@
+"""ONNX's own description of its operators, looked up by opset."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import defs
+from onnx.defs import OpSchema
+
+from ..errors import BlockBuildError, UnknownNameError, did_you_mean
+
+NEWEST_OPSET = defs.onnx_opset_version()
+
+
+@functools.cache
+def find_schema(op_type: str, opset: int, domain: str = "") -> OpSchema | None:
+    """The schema in force at ``opset``, or None where the operator does not exist."""
+    try:
+        return defs.get_schema(op_type, opset, domain)
+    except defs.SchemaError:
+        return None
+
+
+@functools.cache
+def _operator_names(domain: str) -> frozenset[str]:
+    return frozenset(s.name for s in defs.get_all_schemas_with_history() if s.domain == domain)
+
+
+@functools.cache
+def operator_names(opset: int) -> tuple[str, ...]:
+    """Every operator of the default domain at ``opset``, without the deprecated ones."""
+    found = ((name, find_schema(name, opset)) for name in sorted(_operator_names("")))
+    return tuple(name for name, schema in found if schema is not None and not schema.deprecated)
+
+
+def get_schema(op_type: str, opset: int, domain: str = "") -> OpSchema:
+    """The schema in force at ``opset``; raises :class:`UnknownNameError` that says why there is none."""
+    schema = find_schema(op_type, opset, domain)
+    if schema is not None:
+        return schema
+    newest = find_schema(op_type, NEWEST_OPSET, domain)
+    if newest is not None:
+        first = min(
+            s.since_version for s in defs.get_all_schemas_with_history() if s.name == op_type and s.domain == domain
+        )
+        raise UnknownNameError(
+            f"operator {op_type} does not exist at opset {opset}: it came with opset {first}.",
+            f"Raise the model to opset {first} or later.",
+        )
+    raise UnknownNameError(
+        f"there is no operator {op_type!r} in domain {domain or 'ai.onnx'!r}."
+        + did_you_mean(op_type, _operator_names(domain))
+    )
+
+
+def arrange(schema: OpSchema, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Sort what a caller gave into the inputs and attributes of ``schema``.
+
+    What one opset takes as an attribute and another as an input (``axes``, ``split``, ``pads``, ...) may be given by
+    name: it goes where ``schema`` wants it.  Raises :class:`BlockBuildError` that lists everything that does not fit.
+    """
+    positions = {formal.name: k for k, formal in enumerate(schema.inputs)}
+    variadic = bool(schema.inputs) and schema.inputs[-1].option == OpSchema.FormalParameterOption.Variadic
+    ordered, attributes, problems = list(inputs), {}, []
+    for name, given in named.items():
+        if given is None:
+            continue
+        if name in schema.attributes:
+            attributes[name] = given
+        elif name in positions:
+            ordered.extend([None] * (positions[name] + 1 - len(ordered)))
+            if ordered[positions[name]] is not None:
+                problems.append(f"input {name!r} is given twice")
+            ordered[positions[name]] = given
+        else:
+            problems.append(f"no attribute or input {name!r}." + did_you_mean(name, {*schema.attributes, *positions}))
+    while ordered and ordered[-1] is None and len(ordered) > schema.min_input:
+        ordered.pop()
+    if len(ordered) > len(schema.inputs) and not variadic:
+        problems.append(f"{len(ordered)} inputs given, at most {len(schema.inputs)} taken")
+    for k, formal in enumerate(schema.inputs):
+        required = formal.option == OpSchema.FormalParameterOption.Single
+        if required and (k >= len(ordered) or ordered[k] is None):
+            problems.append(f"input {formal.name!r} is missing")
+    for name, attribute in schema.attributes.items():
+        if attribute.required and name not in attributes:
+            problems.append(f"attribute {name!r} is missing")
+    if problems:
+        raise BlockBuildError(
+            f"{schema.name} (opset {schema.since_version}): {'; '.join(problems)}.", f"It is {signature(schema)}."
+        )
+    return ordered, attributes
+
+
+def signature(schema: OpSchema) -> str:
+    """``Clip(input, min?, max?)``: the inputs and attributes of an operator, optional ones marked."""
+    marks = {OpSchema.FormalParameterOption.Optional: "?", OpSchema.FormalParameterOption.Variadic: "..."}
+    parts = [formal.name + marks.get(formal.option, "") for formal in schema.inputs]
+    parts += [f"{name}{'' if a.required else '?'}=" for name, a in sorted(schema.attributes.items())]
+    return f"{schema.name}({', '.join(parts)})"
+
+
+def attribute_default(schema: OpSchema, name: str) -> Any:
+    """The default of an attribute, or None where the schema has none."""
+    from onnx import helper
+
+    attribute = schema.attributes.get(name)
+    if attribute is None or not attribute.default_value.name:
+        return None
+    return helper.get_attribute_value(attribute.default_value)

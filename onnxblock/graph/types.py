@@ -1,0 +1,103 @@
+"""Element types and shapes: what is known of a value before anything runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+from onnx import TensorProto, TypeProto, helper
+
+Dimension: TypeAlias = "int | str | None"
+"""A size, the name of a symbolic size, or None when nothing is known."""
+
+Shape: TypeAlias = "tuple[Dimension, ...] | None"
+"""The dimensions, or None when even the rank is unknown."""
+
+FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
+"""The element types that can carry a gradient."""
+
+INTEGERS = frozenset(
+    {
+        TensorProto.INT8,
+        TensorProto.INT16,
+        TensorProto.INT32,
+        TensorProto.INT64,
+        TensorProto.UINT8,
+        TensorProto.UINT16,
+        TensorProto.UINT32,
+        TensorProto.UINT64,
+    }
+)
+
+
+@dataclass(frozen=True)
+class TensorType:
+    """Element type (``onnx.TensorProto.DataType``) and shape of a tensor."""
+
+    dtype: int
+    shape: Shape
+
+    @property
+    def rank(self) -> int | None:
+        return None if self.shape is None else len(self.shape)
+
+    @property
+    def is_static(self) -> bool:
+        """Whether every dimension is a known number."""
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    def to_proto(self) -> TypeProto:
+        return helper.make_tensor_type_proto(self.dtype, self.shape)
+
+    def __str__(self) -> str:
+        return f"{dtype_name(self.dtype)}{shape_text(self.shape)}"
+
+
+def tensor_type(proto: TypeProto | None) -> TensorType | None:
+    """The tensor type in ``proto``; None for sequences, optionals and unknown types."""
+    if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
+        return None
+    tensor = proto.tensor_type
+    if not tensor.HasField("shape"):
+        return TensorType(tensor.elem_type, None)
+    return TensorType(tensor.elem_type, tuple(_dimension(d) for d in tensor.shape.dim))
+
+
+def _dimension(dim: onnx.TensorShapeProto.Dimension) -> Dimension:
+    if dim.HasField("dim_value"):
+        return dim.dim_value if dim.dim_value >= 0 else None
+    return dim.dim_param or None
+
+
+def dtype_name(dtype: int | None) -> str:
+    """``float32`` and the like, as NumPy spells it where NumPy knows it."""
+    if dtype is None or dtype == TensorProto.UNDEFINED:
+        return "unknown type"
+    if dtype == TensorProto.STRING:
+        return "string"
+    return {"float": "float32", "double": "float64"}.get(name := TensorProto.DataType.Name(dtype).lower(), name)
+
+
+def shape_text(shape: Shape) -> str:
+    """``[2, batch, ?]``, or ``[...]`` when the rank is unknown."""
+    if shape is None:
+        return "[...]"
+    return f"[{', '.join('?' if d is None else str(d) for d in shape)}]"
+
+
+def numpy_dtype(dtype: int) -> np.dtype[np.generic]:
+    """The NumPy element type of an ONNX one (``ml_dtypes`` for bfloat16)."""
+    return np.dtype(helper.tensor_dtype_to_np_dtype(dtype))
+
+
+def onnx_dtype(dtype: npt.DTypeLike) -> int:
+    """The ONNX element type of a NumPy one."""
+    return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
+
+
+def same_shape(a: Shape, b: Shape) -> bool:
+    """Whether two shapes are certainly equal: same rank, and every dimension the same number or the same symbol."""
+    return a is not None and b is not None and len(a) == len(b) and all(p == q and p is not None for p, q in zip(a, b))

@@ -1,0 +1,73 @@
+"""The fixed words of the file formats, in one place.
+
+Nothing here may depend on anything but the standard library: devices that only train import it.
+"""
+
+from __future__ import annotations
+
+# -- the training and evaluation models
+GRADIENT_SUFFIX = "_grad"
+GRADIENT_BUFFER_SUFFIX = "_grad.accumulation.buffer"
+GRADIENT_FLAG_SUFFIX = "_grad.accumulation.out"
+ACCUMULATED_GRADIENT_SUFFIX = ".accumulated_grad"
+LAZY_RESET_GRAD = "lazy_reset_grad"
+ACCUMULATOR_DOMAIN = "com.microsoft"
+ACCUMULATOR_OP = "InPlaceAccumulatorV2"
+
+# -- the optimizer model
+LEARNING_RATE = "learning_rate"
+STEP = "step"
+PARAMETERS_SEQUENCE = "params"
+GRADIENTS_SEQUENCE = "gradients"
+FIRST_MOMENTS_SEQUENCE = "first_order_moments"
+SECOND_MOMENTS_SEQUENCE = "second_order_moments"
+UPDATED_SUFFIX = ".updated"
+
+# -- the checkpoint
+CHECKPOINT_GROUP = "group0"
+MOMENTUM_PREFIX = "momentum"
+STATE_PROPERTY = "onnxblock.state"
+
+# -- metadata and our own domain
+MANIFEST_KEY = "onnxblock.manifest"
+MANIFEST_VERSION = 1
+OWN_DOMAIN = "onnxblock"
+
+# -- files that generate_artifacts writes, after the prefix
+TRAINING_MODEL_FILE = "training_model.onnx"
+EVAL_MODEL_FILE = "eval_model.onnx"
+OPTIMIZER_MODEL_FILE = "optimizer_model.onnx"
+CHECKPOINT_FILE = "checkpoint"
+
+
+def gradient_buffer(parameter: str) -> str:
+    """Name of the input that carries the accumulated gradient of ``parameter``."""
+    return parameter + GRADIENT_BUFFER_SUFFIX
+
+
+def gradient_flag(parameter: str) -> str:
+    """Name of the boolean output that says the gradient of ``parameter`` was accumulated."""
+    return parameter + GRADIENT_FLAG_SUFFIX
+
+
+def accumulated_gradient(parameter: str) -> str:
+    """Name of the output that holds the accumulated gradient of ``parameter``.
+
+    It ends in ``_grad`` so that the original runtime's ``Module`` does not show it to the user.
+    """
+    return parameter + ACCUMULATED_GRADIENT_SUFFIX
+
+
+def updated_statistic(statistic: str) -> str:
+    """Name of the output that holds the next value of a running statistic."""
+    return statistic + GRADIENT_SUFFIX
+
+
+def updated(state: str) -> str:
+    """Name of the optimizer output that replaces the input ``state``."""
+    return state + UPDATED_SUFFIX
+
+
+def moment(parameter: str, k: int) -> str:
+    """Name of the optimizer input that carries the k-th state of ``parameter``."""
+    return f"{parameter}.{MOMENTUM_PREFIX}{k}"

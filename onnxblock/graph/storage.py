@@ -59,7 +59,8 @@ def tensor_nbytes(tensor: TensorProto) -> int:
     """Bytes that the elements take as raw data, from the element type and the shape alone."""
     if any(d < 0 for d in tensor.dims):
         raise InvalidModelError(f"tensor {tensor.name!r} has a negative dimension: {list(tensor.dims)}.")
-    return -(-math.prod(tensor.dims) * element_bits(tensor.data_type) // 8)
+    count: int = math.prod(tensor.dims)
+    return (count * element_bits(tensor.data_type) + 7) // 8
 
 
 def tensor_bytes(tensor: TensorProto, name: str) -> bytes:

@@ -77,11 +77,14 @@ def wrongly_inferred(node: NodeProto, opset: int) -> bool:
 
     1. Pooling with ``ceil_mode``: one window too many where the last would start in the padding (opsets 19 to 21 for
        AveragePool; counted as unknown everywhere, since the kernels decide).
-    2. STFT without an explicit ``onesided``: the default of 1 is ignored.
+    2. ConvTranspose with SAME padding and an output_padding: the size is input · stride, the padding is added to it.
+    3. STFT without an explicit ``onesided``: the default of 1 is ignored.
     """
     attributes = {a.name: a for a in node.attribute}
     if node.op_type in ("AveragePool", "MaxPool", "LpPool") and opset >= 10:
         return "ceil_mode" in attributes and attributes["ceil_mode"].i == 1
+    if node.op_type == "ConvTranspose" and "output_padding" in attributes and "auto_pad" in attributes:
+        return attributes["auto_pad"].s.startswith(b"SAME")
     return node.op_type == "STFT" and "onesided" not in attributes
 
 

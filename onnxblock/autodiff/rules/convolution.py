@@ -1,0 +1,200 @@
+"""Gradients of Conv and ConvTranspose: any rank, groups, strides, dilations and padding.
+
+A convolution y[m, o] = Σ w[m, c, k] x[c, o·stride + k·dilation - begin] is linear in x and in w.  Its adjoint in x is
+the transposed convolution with the same weights, and the other way round; its adjoint in w pairs every output with the
+window it was computed from.
+"""
+
+from __future__ import annotations
+
+from math import prod
+
+import numpy as np
+
+from ...errors import BlockBuildError
+from ...graph.arithmetic import sum_over
+from ...graph.value import Value
+from ...graph.windows import (
+    Windows,
+    covered,
+    fitted_windows,
+    known_sizes,
+    pad_image,
+    spatial_shape,
+    sum_over_batch,
+    taps,
+)
+from ..registry import RuleResult, gradient
+from ..rule import RuleContext
+
+
+@gradient("Conv")
+def conv(g: RuleContext) -> RuleResult:
+    """dx = ConvTranspose(dy, w); dw[m, c, k] = Σ dy[m, o] x[c, o·stride + k·dilation - begin]; db = Σ dy."""
+    x, w = g.inputs[:2]
+    rank, group = _spatial_rank(g), g.attr("group")
+    windows = _windows(g, rank, image=x, outputs=g.y)
+    return (
+        transposed_convolution(g.dy, w, windows, group, rank) if g.wants(0) else None,
+        weight_gradient(x, g.dy, w, windows, group, rank) if g.wants(1) else None,
+        sum_over(g.dy, [0, *range(2, 2 + rank)]) if g.wants(2) else None,
+    )
+
+
+@gradient("ConvTranspose")
+def conv_transpose(g: RuleContext) -> RuleResult:
+    """dx = Conv(dy, w); dw[c, m, k] = Σ x[c, i] dy[m, i·stride + k·dilation - begin]; db = Σ dy."""
+    x, w = g.inputs[:2]
+    rank, group = _spatial_rank(g), g.attr("group")
+    windows = _windows(g, rank, image=g.y, outputs=x)
+    return (
+        convolution(g.dy, w, windows, group, rank) if g.wants(0) else None,
+        weight_gradient(g.dy, x, w, windows, group, rank) if g.wants(1) else None,
+        sum_over(g.dy, [0, *range(2, 2 + rank)]) if g.wants(2) else None,
+    )
+
+
+# -- where the windows lie
+
+
+def _spatial_rank(g: RuleContext) -> int:
+    for name in ("kernel_shape", "strides", "dilations", "output_padding", "output_shape"):
+        given = g.attr(name)
+        if given:
+            return len(given)
+    for value in (*g.inputs[:2], g.y):
+        if value.rank is not None:
+            return value.rank - 2
+    if g.attr("pads"):
+        return len(g.attr("pads")) // 2
+    raise BlockBuildError(
+        f"the number of spatial axes of {g.node.op_type} {g.node.name or g.node.output[0]!r} is not known.",
+        "Give the node a kernel_shape, or its input or weight a shape.",
+    )
+
+
+def _windows(g: RuleContext, rank: int, image: Value, outputs: Value) -> Windows:
+    """The windows on ``image``, one for each spatial element of ``outputs``."""
+    kernel_shape = g.attr("kernel_shape")
+    kernel = g.graph.constant(np.array(kernel_shape)) if kernel_shape else spatial_shape(g.inputs[1])
+    strides, dilations = g.attr("strides") or [1] * rank, g.attr("dilations") or [1] * rank
+    count, size = spatial_shape(outputs), spatial_shape(image)
+    if g.node.op_type == "Conv":
+        begin = same_padding(g, rank, kernel, size, strides, dilations)
+    else:
+        begin = _transposed_begin(g, rank, covered(kernel, count, strides, dilations), count, size, strides)
+    return fitted_windows(strides, dilations, kernel, count, size, begin)
+
+
+def same_padding(
+    g: RuleContext, rank: int, kernel: Value, size: Value, strides: list[int], dilations: list[int]
+) -> Value:
+    """What a convolution or pooling puts before the image: ``pads``, or what ``auto_pad`` asks for."""
+    op, auto_pad = g.op, g.attr("auto_pad", "NOTSET")
+    if auto_pad == "VALID":
+        return g.graph.constant(np.zeros(rank, np.int64))
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER"):
+        return g.graph.constant(np.array((g.attr("pads") or [0] * 2 * rank)[:rank], np.int64))
+    steps = np.array(strides, np.int64)
+    count = op.Div(op.Add(size, steps - 1), steps)
+    total = op.Max(op.Sub(covered(kernel, count, strides, dilations), size), np.zeros(1, np.int64))
+    return op.Div(op.Add(total, 1) if auto_pad == "SAME_LOWER" else total, np.array([2]))
+
+
+def _transposed_begin(
+    g: RuleContext, rank: int, reached: Value, count: Value, size: Value, strides: list[int]
+) -> Value:
+    """What a transposed convolution cuts from its front: ``pads``, or half of what its given size leaves over."""
+    op, auto_pad = g.op, g.attr("auto_pad", "NOTSET")
+    output_shape = g.attr("output_shape")
+    if auto_pad not in ("SAME_UPPER", "SAME_LOWER") and not output_shape:
+        pads = None if auto_pad == "VALID" else g.attr("pads")
+        return g.graph.constant(np.array((pads or [0] * 2 * rank)[:rank], np.int64))
+    added = np.array(g.attr("output_padding") or [0] * rank, np.int64)
+    wanted = size if output_shape else op.Mul(count, np.array(strides, np.int64))
+    total = op.Max(op.Sub(op.Add(reached, added), wanted), np.zeros(1, np.int64))
+    return op.Div(total if auto_pad == "SAME_UPPER" else op.Add(total, 1), np.array([2]))
+
+
+# -- the two linear maps, and their adjoint in the weights
+
+
+def convolution(image: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
+    """Every window of ``image`` times the weights ``[M, C/group, kernel...]``."""
+    op = image.graph.op
+    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
+    if begin is None or end is None or min(begin + end) < 0:
+        image, pads = pad_image(image, windows.begin, windows.end, rank), [0] * 2 * rank
+    else:
+        pads = begin + end
+    y: Value = op.Conv(image, w, strides=windows.strides, dilations=windows.dilations, group=group, pads=pads)
+    return y
+
+
+def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
+    """Adjoint of :func:`convolution` in its image: every output's cotangent spread over its window."""
+    op = dy.graph.op
+    options = {"strides": windows.strides, "dilations": windows.dilations, "group": group}
+    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
+    if begin is not None and end is not None and min(begin) >= 0:
+        pads, rest = [*begin, *(max(n, 0) for n in end)], [max(-n, 0) for n in end]
+        if all(n < max(s, d) for n, s, d in zip(rest, windows.strides, windows.dilations)):
+            dx: Value = op.ConvTranspose(dy, w, pads=pads, output_padding=rest, **options)
+            return dx
+    return pad_image(op.ConvTranspose(dy, w, **options), op.Neg(windows.begin), op.Neg(windows.end), rank)
+
+
+def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
+    """Adjoint of :func:`convolution` in its weights, by the form that the CPU provider runs fastest.
+
+    1. Sizes of the weights unknown: one convolution with batch and channels exchanged.  2. Otherwise the windows as
+    columns, times the cotangents.
+    """
+    padded = pad_image(image, windows.begin, windows.end, rank)
+    if w.is_static:
+        return _by_columns(padded, dy, w, windows, group)
+    return _by_exchanged_convolution(padded, dy, w, windows, group, rank)
+
+
+def _by_columns(padded: Value, dy: Value, w: Value, windows: Windows, group: int) -> Value:
+    """im2col: dw[m, k, c] = Σ_n dy[n, m, :] · columns[n, k, c, :]."""
+    op = padded.graph.op
+    outputs, channels, *kernel = _sizes(w)
+    positions = prod(known_sizes(windows.count) or [-1])
+    lead = [0, group] if group > 1 else [0]
+    columns = [op.Reshape(tap, [*lead, channels, positions]) for tap in taps(padded, windows)]
+    joined = op.Concat(*columns, axis=len(lead)) if len(columns) > 1 else columns[0]
+    rows = op.Reshape(dy, [*lead, outputs // group, positions])
+    order = [*range(len(lead)), len(lead) + 1, len(lead)]
+    dw = sum_over_batch(op.MatMul(rows, op.Transpose(joined, perm=order)))
+    if prod(kernel) == 1:
+        return op.Reshape(dw, [outputs, channels, *kernel])
+    return _channels_before_taps(op.Reshape(dw, [outputs, *kernel, channels]))
+
+
+def _channels_before_taps(dw: Value) -> Value:
+    """``[M, kernel..., C]`` as ``[M, C, kernel...]``."""
+    assert dw.rank is not None
+    return dw.transpose(0, -1, *range(1, dw.rank - 1))
+
+
+def _by_exchanged_convolution(padded: Value, dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
+    """One convolution whose batch is the channels, whose channels are the batch, and whose kernel is dy.
+
+    Neighbouring taps of dw are ``dilations`` apart, neighbouring elements of dy ``strides``: the two exchange places.
+    """
+    op, axes = padded.graph.op, list(range(2, 2 + rank))
+    exchanged = op.Transpose(padded, perm=[1, 0, *axes])
+    if group > 1:
+        parted = op.Reshape(padded, op.Concat([0, group, -1], spatial_shape(padded), axis=0))
+        turned = op.Transpose(parted, perm=[2, 1, 0, *(a + 1 for a in axes)])
+        exchanged = op.Reshape(turned, op.Concat(op.Shape(turned, end=1), [-1], spatial_shape(padded), axis=0))
+    kernel = op.Transpose(dy, perm=[1, 0, *axes])
+    dw = op.Conv(exchanged, kernel, strides=windows.dilations, dilations=windows.strides, group=group)
+    cut = op.Slice(dw, np.zeros(rank, np.int64), windows.kernel, np.array(axes))
+    return op.Transpose(cut, perm=[1, 0, *axes])
+
+
+def _sizes(w: Value) -> list[int]:
+    assert w.shape is not None
+    return [n for n in w.shape if isinstance(n, int)]

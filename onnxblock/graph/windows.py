@@ -1,0 +1,95 @@
+"""Windows that slide over the spatial axes of an image ``[N, C, ...]``, as convolution and pooling lay them.
+
+Sizes are int64 vectors of the graph: constants where the shapes are known while building, nodes where they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from .value import Value
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows of ``kernel`` elements, ``dilations`` apart, one every ``strides`` elements of the padded image.
+
+    ``begin`` and ``end`` are the padding with which the windows fit exactly:
+    image + begin + end = (count - 1) · stride + extent.  A negative end is a rest of the image that no window reads.
+    """
+
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    kernel: Value
+    count: Value
+    begin: Value
+    end: Value
+
+
+def fitted_windows(
+    strides: Sequence[int], dilations: Sequence[int], kernel: Value, count: Value, image: Value, begin: Value
+) -> Windows:
+    """The windows whose first starts ``begin`` elements before the image; the end is what ``count`` of them need."""
+    op = kernel.graph.op
+    end = op.Sub(op.Sub(covered(kernel, count, strides, dilations), image), begin)
+    return Windows(tuple(strides), tuple(dilations), kernel, count, begin, end)
+
+
+def covered(kernel: Value, count: Value, strides: Sequence[int], dilations: Sequence[int]) -> Value:
+    """The length that ``count`` windows cover: (count - 1) · stride + (kernel - 1) · dilation + 1."""
+    op = kernel.graph.op
+    starts = op.Mul(op.Sub(count, 1), np.array(strides, np.int64))
+    return op.Add(op.Add(starts, op.Mul(op.Sub(kernel, 1), np.array(dilations, np.int64))), 1)
+
+
+def spatial_shape(x: Value) -> Value:
+    """The sizes of all axes behind batch and channels, as an int64 vector."""
+    return x.graph.op.Shape(x, start=2)
+
+
+def known_sizes(sizes: Value) -> list[int] | None:
+    """The elements of an int64 vector where they are known while building."""
+    array = sizes.graph.constant_value(sizes)
+    return None if array is None else [int(n) for n in array]
+
+
+def pad_image(x: Value, begin: Value, end: Value, spatial_rank: int) -> Value:
+    """``x`` with zeros around it on the spatial axes; negative sizes cut instead."""
+    sides = (known_sizes(begin), known_sizes(end))
+    if all(side is not None and not any(side) for side in sides):
+        return x
+    op, axes = x.graph.op, np.arange(2, 2 + spatial_rank)
+    y: Value = op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
+    return y
+
+
+def taps(padded: Value, windows: Windows) -> list[Value]:
+    """For each place in the window, in row-major order, the elements that all windows have there: ``[N, C, count...]``.
+
+    ``padded`` is the image with the padding of ``windows``; the kernel's size must be known.
+    """
+    op = padded.graph.op
+    kernel = known_sizes(windows.kernel)
+    assert kernel is not None
+    steps = np.array(windows.strides, np.int64)
+    if all(k == 1 for k in kernel) and all(s == 1 for s in windows.strides):
+        return [padded]
+    axes = np.arange(2, 2 + len(kernel))
+    length = op.Add(op.Mul(op.Sub(windows.count, 1), steps), 1)
+    found = []
+    for place in product(*(range(k) for k in kernel)):
+        start = np.array(place, np.int64) * np.array(windows.dilations, np.int64)
+        found.append(op.Slice(padded, start, op.Add(length, start), axes, steps))
+    return found
+
+
+def sum_over_batch(x: Value) -> Value:
+    """The sum over the leading axis, which is dropped."""
+    op = x.graph.op
+    if x.shape is not None and x.shape[0] == 1:
+        return op.Squeeze(x, [0])
+    return op.ReduceSum(x, [0], keepdims=0)

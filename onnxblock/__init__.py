@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import blocks, checkpoint, loss, optim
+    from .autodiff.check import check_gradients, check_rule
     from .autodiff.gradients import gradients
     from .autodiff.registry import gradient, no_gradient
     from .autodiff.rule import RuleContext
@@ -34,6 +35,8 @@ _HOMES = {
     "TrainingBlock": "training",
     "Value": "graph.value",
     "base": "graph.context",
+    "check_gradients": "autodiff.check",
+    "check_rule": "autodiff.check",
     "current_graph": "graph.context",
     "custom_op_library": "graph.context",
     "empty_base": "graph.context",
@@ -56,6 +59,8 @@ __all__ = [
     "Value",
     "base",
     "blocks",
+    "check_gradients",
+    "check_rule",
     "checkpoint",
     "current_graph",
     "custom_op_library",

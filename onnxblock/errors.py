@@ -45,6 +45,14 @@ class UnsupportedOperatorError(OnnxBlockError, NotImplementedError):
     """Operators without a gradient lie between the loss and what should be trained."""
 
 
+class GradientMismatchError(OnnxBlockError, AssertionError):
+    """A gradient differs from finite differences.  ``result`` is the ``GradientCheck`` that says where."""
+
+    def __init__(self, result: object) -> None:
+        super().__init__(f"gradients differ from finite differences:\n{result}", "The rule of an operator is wrong there.")
+        self.result = result
+
+
 class DuplicateRuleError(OnnxBlockError, ValueError):
     """A second gradient rule for an operator that already has one."""
 

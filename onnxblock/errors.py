@@ -30,7 +30,7 @@ class InvalidModelError(OnnxBlockError, ValueError):
     """The model cannot be read, is not valid ONNX, or is outside what can be handled."""
 
 
-class UnknownNameError(OnnxBlockError, LookupError, ValueError):
+class UnknownNameError(OnnxBlockError, KeyError, ValueError):
     """A parameter, output or property that does not exist."""
 
     def __str__(self) -> str:
@@ -59,6 +59,10 @@ class DuplicateRuleError(OnnxBlockError, ValueError):
 
 class CheckpointError(OnnxBlockError, ValueError):
     """A checkpoint that cannot be read, written or used."""
+
+
+class PropertyValueError(CheckpointError, TypeError):
+    """A value that a checkpoint's property cannot hold."""
 
 
 class ArtifactMismatchError(OnnxBlockError, ValueError):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..errors import CheckpointError
-from .files import replacing
+from ..files import replacing
 from .layout import MAXIMUM_SIZE, Field, Layout
 from .state import Checkpoint, OptimizerGroup, Property, Tensor
 
@@ -60,13 +60,13 @@ def write_checkpoint(
     offsets = _external_offsets(external)
     layout = _lay_out(checkpoint, offsets)
     if external:
-        with replacing(external_path(path)) as file:
+        with replacing(external_path(path), CheckpointError) as file:
             at = 0
             for tensor in external:
                 file.write(bytes(offsets[id(tensor)] - at))
                 file.writelines(tensor.chunks())
                 at = offsets[id(tensor)] + tensor.nbytes
-    with replacing(path) as file:
+    with replacing(path, CheckpointError) as file:
         file.writelines(layout.write_to())
 
 

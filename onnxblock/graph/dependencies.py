@@ -55,3 +55,22 @@ def dependents(nodes: Iterable[NodeProto], roots: Iterable[str]) -> set[str]:
         if not live.isdisjoint(reads(node)):
             live.update(name for name in node.output if name)
     return live
+
+
+def topological_order(nodes: Iterable[NodeProto]) -> list[NodeProto]:
+    """The nodes so that each comes after what it reads, otherwise in the order given (a cycle keeps its order)."""
+    given = list(nodes)
+    producers = {name: k for k, node in enumerate(given) for name in node.output if name}
+    ordered: list[NodeProto] = []
+    entered = [False] * len(given)
+    for start in range(len(given)):
+        pending = [(start, False)]
+        while pending:
+            k, ready = pending.pop()
+            if ready:
+                ordered.append(given[k])
+            elif not entered[k]:
+                entered[k] = True
+                pending.append((k, True))
+                pending.extend((producers[n], False) for n in sorted(reads(given[k]), reverse=True) if n in producers)
+    return ordered

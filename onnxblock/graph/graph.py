@@ -229,6 +229,18 @@ class Graph:
         self._constant_protos.pop(name, None)
         self._indexed[:2] = [len(graph.input), len(graph.initializer)]
 
+    def lift_constant(self, name: str) -> bool:
+        """Turn the Constant node that makes ``name`` into an initializer; False where there is none."""
+        node = self.producer(name)
+        content = None if node is None or node.op_type != "Constant" or node.domain else _constant_node_value(node)
+        if node is None or content is None:
+            return False
+        self.model.graph.initializer.append(numpy_helper.from_array(content, name))
+        self.model.graph.node.remove(node)
+        del self._producers[name]
+        self._indexed = [len(self.model.graph.input), len(self.model.graph.initializer), len(self.model.graph.node)]
+        return True
+
     # -- keeping the index in step with the model
 
     def sync(self) -> None:

@@ -1,0 +1,209 @@
+"""The manifests of the three models."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import ModelProto, TypeProto, ValueInfoProto
+
+from onnxblock import names
+from onnxblock.errors import InvalidModelError
+from onnxblock.graph.inplace import in_place_safe
+from onnxblock.graph.types import dtype_name, tensor_type
+from onnxblock.training import OLD_RUNTIME_IR, OLD_RUNTIME_OPSET, TrainingModels
+
+from .manifest import Initial, Input, InputRole, Manifest, Output, OutputRole, Runtime, StatePair
+
+_SEQUENCES: dict[str, InputRole] = {
+    names.PARAMETERS_SEQUENCE: "parameters",
+    names.GRADIENTS_SEQUENCE: "gradients",
+    names.FIRST_MOMENTS_SEQUENCE: "moments",
+    names.SECOND_MOMENTS_SEQUENCE: "moments",
+}
+
+
+def generation_fingerprint(models: Sequence[ModelProto]) -> str:
+    """A digest of the graphs of one run."""
+    digest = hashlib.sha256()
+    for model in models:
+        digest.update(model.SerializeToString(deterministic=True))
+    return digest.hexdigest()
+
+
+def describe_training(
+    models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
+) -> Manifest:
+    """The manifest of the training model."""
+    model, choice = models.training, models.choice
+    owner: dict[str, tuple[InputRole, str | None]] = {names.LAZY_RESET_GRAD: ("reset", None)}
+    made: dict[str, tuple[OutputRole, str | None]] = {models.outputs[0]: ("loss", None)}
+    pairs = []
+    for name in choice.trainable:
+        buffer, out = names.gradient_buffer(name), names.accumulated_gradient(name)
+        owner[buffer] = ("gradient_buffer", name)
+        made[names.gradient_flag(name)] = ("gradient_flag", name)
+        made[out] = ("accumulated_gradient", name)
+        pairs.append(StatePair(buffer, out, in_place_safe(model, buffer, out), Initial("zeros")))
+    for name in choice.statistics:
+        out = names.updated_statistic(name)
+        made[out] = ("statistic", name)
+        pairs.append(StatePair(name, out, in_place_safe(model, name, out), Initial("parameter", parameter=name)))
+    owner.update(_parameter_roles(models))
+    return Manifest(
+        kind="training",
+        model=fingerprint,
+        generation=generation,
+        runtimes=_runtimes(models),
+        inputs=_inputs(model, owner),
+        outputs=_outputs(model, made),
+        state=tuple(pairs),
+        settings=dict(settings),
+    )
+
+
+def describe_evaluation(
+    models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
+) -> Manifest:
+    """The manifest of the evaluation model."""
+    return Manifest(
+        kind="eval",
+        model=fingerprint,
+        generation=generation,
+        runtimes=_runtimes(models),
+        inputs=_inputs(models.evaluation, _parameter_roles(models)),
+        outputs=_outputs(models.evaluation, {models.outputs[0]: ("loss", None)}),
+        settings=dict(settings),
+    )
+
+
+def describe_optimizer(
+    model: ModelProto, models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
+) -> Manifest:
+    """The manifest of the optimizer model, in either form."""
+    if any(v.name == names.PARAMETERS_SEQUENCE for v in model.graph.input):
+        return _describe_sequences(model, models, fingerprint, generation, settings)
+    owner: dict[str, tuple[InputRole, str | None]] = {
+        names.LEARNING_RATE: ("learning_rate", None),
+        names.STEP: ("step", None),
+    }
+    made: dict[str, tuple[OutputRole, str | None]] = {}
+    pairs = []
+    outputs = {v.name for v in model.graph.output}
+    given = {v.name for v in model.graph.input}
+    for name in models.choice.trainable:
+        owner[name] = ("parameter", None)
+        owner[name + names.GRADIENT_SUFFIX] = ("gradient", name)
+        moments = [names.moment(name, k) for k in range(len(given)) if names.moment(name, k) in given]
+        for state in (name, *moments):
+            out = names.updated(state)
+            if out not in outputs:
+                continue
+            if state == name:
+                made[out] = ("parameter", name)
+                initial = Initial("parameter", parameter=name)
+            else:
+                owner[state] = ("moment", name)
+                made[out] = ("moment", name)
+                initial = Initial("zeros")
+            pairs.append(StatePair(state, out, in_place_safe(model, state, out), initial))
+    for value in model.graph.output:
+        made.setdefault(value.name, ("updated", None))
+    return Manifest(
+        kind="optimizer",
+        model=fingerprint,
+        generation=generation,
+        runtimes=("onnxruntime",),
+        inputs=_inputs(model, owner, "parameter"),
+        outputs=_outputs(model, made),
+        state=tuple(pairs),
+        settings=dict(settings),
+    )
+
+
+def _describe_sequences(
+    model: ModelProto, models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
+) -> Manifest:
+    owner: dict[str, tuple[InputRole, str | None]] = {
+        names.LEARNING_RATE: ("learning_rate", None),
+        names.STEP: ("step", None),
+    }
+    owner.update((name, (role, None)) for name, role in _SEQUENCES.items())
+    made: dict[str, tuple[OutputRole, str | None]] = {}
+    pairs = []
+    for value in model.graph.output:
+        state = value.name.removesuffix(names.UPDATED_SUFFIX)
+        if value.name.endswith(names.UPDATED_SUFFIX) and state in _SEQUENCES:
+            made[value.name] = ("parameters" if state == names.PARAMETERS_SEQUENCE else "moments", None)
+            pairs.append(StatePair(state, value.name, False, Initial("zeros")))
+        else:
+            made[value.name] = ("updated", None)
+    return Manifest(
+        kind="optimizer",
+        model=fingerprint,
+        generation=generation,
+        runtimes=_runtimes(models),
+        inputs=_inputs(model, owner),
+        outputs=_outputs(model, made),
+        state=tuple(pairs),
+        settings=dict(settings),
+    )
+
+
+def _parameter_roles(models: TrainingModels) -> dict[str, tuple[InputRole, str | None]]:
+    roles: dict[str, tuple[InputRole, str | None]] = {name: ("parameter", None) for name in models.choice.trainable}
+    for name in models.choice.frozen:
+        roles[name] = ("statistic" if name in models.choice.statistics else "frozen", None)
+    return roles
+
+
+def _runtimes(models: TrainingModels) -> tuple[Runtime, ...]:
+    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
+    float32 = all(models.weights.dtype(n) == 1 for n in models.choice.trainable)
+    old = float32 and opset <= OLD_RUNTIME_OPSET and models.training.ir_version <= OLD_RUNTIME_IR
+    return ("onnxruntime", "onnxruntime-training") if old else ("onnxruntime",)
+
+
+def _inputs(
+    model: ModelProto, roles: Mapping[str, tuple[InputRole, str | None]], otherwise: InputRole = "user"
+) -> tuple[Input, ...]:
+    made = []
+    for value in model.graph.input:
+        role, parameter = roles.get(value.name, (otherwise, None))
+        dtype, shape = _form(value)
+        made.append(Input(value.name, role, dtype, shape, parameter))
+    return tuple(made)
+
+
+def _outputs(model: ModelProto, roles: Mapping[str, tuple[OutputRole, str | None]]) -> tuple[Output, ...]:
+    made = []
+    for value in model.graph.output:
+        role, parameter = roles.get(value.name, ("user", None))
+        dtype, shape = _form(value)
+        made.append(Output(value.name, role, dtype, shape, parameter))
+    return tuple(made)
+
+
+def _form(value: ValueInfoProto) -> tuple[str, tuple[int | str | None, ...] | None]:
+    known = tensor_type(_element(value.type))
+    if known is None:
+        return "unknown", None
+    return dtype_name(known.dtype), known.shape if value.type.HasField("tensor_type") else None
+
+
+def _element(type_: TypeProto) -> TypeProto:
+    return type_.sequence_type.elem_type if type_.HasField("sequence_type") else type_
+
+
+def require_old_runtime(models: TrainingModels) -> None:
+    """Raise :class:`InvalidModelError` when the discontinued runtime could not train these models."""
+    if "onnxruntime-training" in _runtimes(models):
+        return
+    dtypes = sorted({dtype_name(models.weights.dtype(n)) for n in models.choice.trainable})
+    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
+    raise InvalidModelError(
+        f"onnxruntime-training cannot train these artifacts: it needs float32 parameters and opset ≤ {OLD_RUNTIME_OPSET}, "
+        f"and the model has {', '.join(dtypes)} at opset {opset}.",
+        "Leave runtime= at its default, 'onnxruntime'.",
+    )

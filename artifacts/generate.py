@@ -1,0 +1,162 @@
+"""``generate_artifacts``: a forward-only model becomes the files that training needs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from onnx import ModelProto
+
+from onnxblock import names
+from onnxblock.block import Block
+from onnxblock.errors import BlockBuildError
+from onnxblock.graph.context import custom_op_library as use_custom_op_library
+from onnxblock.graph.types import FLOATS, dtype_name
+from onnxblock.modes import RunningVariance, check_batch_norm_argument
+from onnxblock.training import TrainingModels
+
+from .describe import (
+    describe_evaluation,
+    describe_optimizer,
+    describe_training,
+    generation_fingerprint,
+    require_old_runtime,
+)
+from .optimizer import OptimType, build_optimizer
+from .summary import Artifacts, ParameterInfo
+from .train import ForwardModel, LossType, build_training
+from .write import open_folder, write_models, write_ort_format, write_parameters
+
+
+def generate_artifacts(
+    model: ModelProto | str | os.PathLike[str],
+    requires_grad: Sequence[str] | None = None,
+    frozen_params: Sequence[str] | None = None,
+    loss: LossType | Block | None = None,
+    optimizer: OptimType | Block | None = None,
+    artifact_directory: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    prefix: str = "",
+    ort_format: bool = False,
+    custom_op_library: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    additional_output_names: Sequence[str] | None = None,
+    nominal_checkpoint: bool = False,
+    loss_input_names: Sequence[str] | None = None,
+    *,
+    batch_norm: str = "as exported",
+    running_var: str = "unbiased",
+    runtime: Literal["onnxruntime", "onnxruntime-training"] = "onnxruntime",
+) -> Artifacts:
+    """Write ``training_model.onnx``, ``eval_model.onnx``, ``optimizer_model.onnx`` and ``checkpoint``.
+
+    Args:
+        model: the forward model, or the path of one (needed for models above 2 GB). It is not changed.
+        requires_grad: the weights to train; graph inputs may be named too, their gradient becomes an output
+            ``<input>_grad``. By default every float weight on a differentiable path to the loss, without running
+            statistics.
+        frozen_params: weights that are inputs of the training model and kept in the checkpoint, but not trained.
+        loss: a :class:`LossType`, an instance of a loss block, or None when the model's first output is the loss.
+        optimizer: an :class:`OptimType`, an instance of an optimizer block, or None for no optimizer model.
+        artifact_directory: where to write, made if missing; the current folder by default.
+        prefix: put before every file name.
+        ort_format: also write each model in ORT format (``.ort``) beside the ``.onnx``.
+        custom_op_library: the shared library of the model's custom operators.
+        additional_output_names: values to return beside the loss, in training and in evaluation.
+        nominal_checkpoint: write names and types only; the device gets the weights another way.
+        loss_input_names: the values given to the loss, in order; all outputs of the model by default.
+        batch_norm: ``"as exported"``, ``"train"`` (use the statistics of each batch and move the running ones) or
+            ``"frozen"`` (use the running statistics as they are).
+        running_var: the running variance follows the ``"unbiased"`` variance of the batch, as in PyTorch, or the
+            ``"biased"`` one, as in onnxruntime-training.
+        runtime: the runtime that the optimizer model is for. The other files serve both.
+
+    Returns:
+        The paths, and what is trained, frozen and left alone, and why; ``print`` it.
+
+    Raises:
+        InvalidModelError: the model cannot be read or is not valid.
+        UnknownNameError: a name in ``loss_input_names`` or ``additional_output_names`` does not exist.
+        ParameterError: parameters that cannot be trained or frozen as asked.
+        UnsupportedOperatorError: operators without a gradient between the loss and what is trained; all are listed.
+        BlockBuildError: the loss or the optimizer does not fit.
+        OnnxBlockError: a file cannot be written.
+    """
+    mode = check_batch_norm_argument(batch_norm)
+    variance = _running_variance(running_var)
+    folder = open_folder(artifact_directory)
+    library = None if custom_op_library is None else os.fsdecode(custom_op_library)
+    with use_custom_op_library(library or ""):
+        models, forward = build_training(
+            model,
+            loss,
+            requires_grad,
+            list(frozen_params or ()),
+            list(additional_output_names or ()),
+            loss_input_names,
+            mode,
+            variance,
+        )
+    if runtime == "onnxruntime-training":
+        require_old_runtime(models)
+    graphs = {names.TRAINING_MODEL_FILE: models.training, names.EVAL_MODEL_FILE: models.evaluation}
+    if optimizer is not None and models.choice.trainable:
+        graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, runtime == "onnxruntime-training")
+    generation = generation_fingerprint(list(graphs.values()))
+    settings = {"batch_norm": forward.batch_norm, "running_var": variance.value}
+    common: tuple[Any, ...] = (forward.fingerprint, generation, settings)
+    manifests = {
+        names.TRAINING_MODEL_FILE: describe_training(models, *common),
+        names.EVAL_MODEL_FILE: describe_evaluation(models, *common),
+    }
+    if names.OPTIMIZER_MODEL_FILE in graphs:
+        manifests[names.OPTIMIZER_MODEL_FILE] = describe_optimizer(graphs[names.OPTIMIZER_MODEL_FILE], models, *common)
+    paths = write_models(folder, prefix, graphs, manifests, models.weights)
+    if ort_format:
+        write_ort_format(paths, library)
+    checkpoint = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)
+    return Artifacts(
+        training_model=paths[0],
+        eval_model=paths[1],
+        optimizer_model=paths[2] if len(paths) > 2 else None,
+        checkpoint=checkpoint,
+        batch_norm=forward.batch_norm,
+        runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
+        notes=_notes(forward),
+        **_parameter_tables(models),
+    )
+
+
+def _running_variance(spelling: str) -> RunningVariance:
+    try:
+        return RunningVariance(spelling)
+    except ValueError:
+        raise BlockBuildError(
+            f"running_var={spelling!r} is not one of {', '.join(repr(v.value) for v in RunningVariance)}."
+        ) from None
+
+
+def _notes(forward: ForwardModel) -> tuple[str, ...]:
+    notes = []
+    if forward.raised_from is not None:
+        notes.append(f"the model was raised from opset {forward.raised_from} to {forward.opset}")
+    if forward.looks_folded:
+        notes.append(
+            "the model has convolutions with biases and no BatchNormalization: an exporter may have folded it into them; "
+            "export in training mode to train with batch statistics"
+        )
+    return tuple(notes)
+
+
+def _parameter_tables(models: TrainingModels) -> dict[str, tuple[ParameterInfo, ...]]:
+    choice, weights = models.choice, models.weights
+
+    def info(name: str) -> ParameterInfo:
+        return ParameterInfo(name, dtype_name(weights.dtype(name)), weights.shape(name), choice.reasons.get(name, ""))
+
+    left = [n for n in choice.reasons if n in weights and n not in choice.trainable and n not in choice.frozen]
+    return {
+        "trainable": tuple(map(info, choice.trainable)),
+        "frozen": tuple(info(n) for n in choice.frozen if n not in choice.statistics),
+        "statistics": tuple(map(info, choice.statistics)),
+        "untouched": tuple(info(n) for n in left if weights.dtype(n) in FLOATS),
+    }

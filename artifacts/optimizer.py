@@ -1,0 +1,64 @@
+"""The optimizer model."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any
+
+from onnx import ModelProto, TensorProto
+
+from onnxblock import optim
+from onnxblock.block import Block, ForwardBlock
+from onnxblock.errors import BlockBuildError
+from onnxblock.graph.check import check
+from onnxblock.graph.context import empty_base
+from onnxblock.graph.passes import run_passes
+from onnxblock.training import TrainingModels
+
+
+class OptimType(Enum):
+    """The optimizers that ``generate_artifacts`` builds by name."""
+
+    AdamW = 1
+    SGD = 2
+
+    def block(self) -> Block:
+        """An optimizer block of this kind with its default settings."""
+        made: Block = getattr(optim, self.name)()
+        return made
+
+
+class _OptimizerModel(ForwardBlock):
+    def __init__(self, optimizer: Block) -> None:
+        self._optimizer = optimizer
+
+    def build(self, parameters: list[TensorProto]) -> Any:
+        return self._optimizer(parameters)
+
+
+def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequences: bool) -> ModelProto:
+    """The model of one optimizer step for the trainable parameters, at the opset and IR of the training model.
+
+    ``sequences`` asks for the form of the discontinued runtime, which takes tensor sequences.
+    """
+    if isinstance(optimizer, OptimType):
+        optimizer = optimizer.block()
+    elif not isinstance(optimizer, Block):
+        raise BlockBuildError(
+            f"optimizer is {type(optimizer).__name__}, which is neither an OptimType, nor a Block instance, nor None.",
+            "Pass an instance: optimizer=MyOptimizer(), not the class." if isinstance(optimizer, type) else None,
+        )
+    block = optimizer if isinstance(optimizer, ForwardBlock) else _OptimizerModel(optimizer)
+    parameters = [models.parameter_stub(name) for name in models.choice.trainable]
+    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
+    with empty_base(opset) as graph:
+        if sequences:
+            with optim.sequence_form():
+                block(parameters)
+        else:
+            block(parameters)
+    model = graph.to_model_proto()
+    model.ir_version = models.training.ir_version
+    run_passes(model)
+    check(model)
+    return model

@@ -1,0 +1,171 @@
+"""The user's model with a loss on top, differentiated."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from onnx import ModelProto
+
+from onnxblock import loss as losses
+from onnxblock.block import Block
+from onnxblock.errors import BlockBuildError, UnknownNameError, did_you_mean
+from onnxblock.graph.context import MINIMUM_OPSET, building
+from onnxblock.graph.graph import Graph
+from onnxblock.graph.load import load
+from onnxblock.graph.upgrade import raise_opset
+from onnxblock.modes import (
+    BatchNormMode,
+    RunningVariance,
+    choose_batch_norm_mode,
+    looks_folded,
+    training_batch_norms,
+)
+from onnxblock.training import TrainingModels, build_training_models
+
+
+class LossType(Enum):
+    """The losses that ``generate_artifacts`` builds by name."""
+
+    MSELoss = 1
+    CrossEntropyLoss = 2
+    BCEWithLogitsLoss = 3
+    L1Loss = 4
+
+    def block(self) -> Block:
+        """A loss block of this kind with its default settings."""
+        made: Block = getattr(losses, self.name)()
+        return made
+
+
+@dataclass(frozen=True)
+class ForwardModel:
+    """What is known of the user's model, for the summary and the manifest."""
+
+    fingerprint: str
+    opset: int
+    raised_from: int | None
+    batch_norm: str
+    looks_folded: bool
+
+
+def build_training(
+    model: ModelProto | str | os.PathLike[str],
+    loss: LossType | Block | None,
+    requires_grad: Sequence[str] | None,
+    frozen_params: Sequence[str],
+    additional_output_names: Sequence[str],
+    loss_input_names: Sequence[str] | None,
+    batch_norm: BatchNormMode,
+    running_variance: RunningVariance,
+) -> tuple[TrainingModels, ForwardModel]:
+    """Read the model, put the loss on top, choose the parameters and differentiate."""
+    bare, weights = load(model)
+    given_opset = next(o.version for o in bare.opset_import if o.domain in ("", "ai.onnx"))
+    raised = raise_opset(bare, MINIMUM_OPSET)
+    choose_batch_norm_mode(raised, batch_norm)
+    folded = looks_folded(raised)
+    graph = Graph(raised, weights, None if isinstance(model, ModelProto) else os.fspath(model))
+    forward = ForwardModel(
+        fingerprint=_fingerprint(raised),
+        opset=graph.opset,
+        raised_from=given_opset if given_opset < graph.opset else None,
+        batch_norm=_batch_norm_in_words(raised),
+        looks_folded=folded,
+    )
+    outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
+    with building(graph):
+        results = [_call_loss(graph, loss, outputs, loss_input_names), *additional_output_names]
+    models = build_training_models(graph, results, requires_grad, frozen_params, running_variance)
+    return models, forward
+
+
+def _existing(
+    graph: Graph, outputs: list[str], loss_inputs: Sequence[str] | None, additional: Sequence[str]
+) -> list[str]:
+    wrong = [
+        f"{what}: the model has no value {name!r}.{did_you_mean(name, [*outputs, *_values(graph)])}"
+        for what, names in (("loss_input_names", loss_inputs or ()), ("additional_output_names", additional))
+        for name in names
+        if name not in graph
+    ]
+    if wrong:
+        raise UnknownNameError("names that the model does not have:\n    " + "\n    ".join(wrong))
+    return list(loss_inputs) if loss_inputs else outputs
+
+
+def _values(graph: Graph) -> list[str]:
+    return [name for node in graph.model.graph.node for name in node.output if name]
+
+
+def _call_loss(graph: Graph, loss: LossType | Block | None, inputs: Sequence[str], asked: Sequence[str] | None) -> str:
+    if loss is None:
+        return inputs[0]
+    if isinstance(loss, LossType):
+        if len(inputs) > 1:
+            raise BlockBuildError(
+                f"{loss.name} takes one value and "
+                + (f"{len(inputs)} are named in loss_input_names" if asked else f"the model has {len(inputs)} outputs")
+                + f": {', '.join(map(repr, inputs))}.",
+                "Name the one to use in loss_input_names, or write a loss block that takes them all.",
+            )
+        loss = loss.block()
+    elif not isinstance(loss, Block):
+        raise BlockBuildError(
+            f"loss is {type(loss).__name__}, which is neither a LossType, nor a Block instance, nor None.",
+            "Pass an instance: loss=MyLoss(), not the class." if isinstance(loss, type) else None,
+        )
+    _check_count(loss, inputs)
+    result = loss(*inputs)
+    if isinstance(result, (list, tuple)):
+        if not result:
+            raise BlockBuildError(f"{type(loss).__name__}.build returned nothing; it must return the loss.")
+        return str(result[0])
+    if not isinstance(result, str):
+        raise BlockBuildError(
+            f"{type(loss).__name__}.build returned {type(result).__name__}; it must return the name of the loss."
+        )
+    return str(result)
+
+
+def _check_count(loss: Block, inputs: Sequence[str]) -> None:
+    signature = inspect.signature(loss.build)
+    try:
+        signature.bind(*inputs)
+    except TypeError:
+        wanted: list[Any] = [
+            p.name
+            for p in signature.parameters.values()
+            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        raise BlockBuildError(
+            f"the model has {len(inputs)} output{'s' * (len(inputs) != 1)} ({', '.join(inputs)}), "
+            f"but {type(loss).__name__}.build wants {len(wanted)} ({', '.join(wanted)}).",
+            "Choose the values to give it with loss_input_names=[...].",
+        ) from None
+
+
+def _batch_norm_in_words(model: ModelProto) -> str:
+    count = sum(n.op_type == "BatchNormalization" for n in model.graph.node)
+    moving = len(training_batch_norms(model))
+    if not count:
+        return "none"
+    return "frozen" if not moving else "train" if moving == count else f"train ({moving} of {count} nodes)"
+
+
+def _fingerprint(model: ModelProto) -> str:
+    """A digest of the forward graph: nodes, inputs, outputs, and name, type and shape of each weight, not its data."""
+    digest = hashlib.sha256()
+    graph = model.graph
+    for node in graph.node:
+        digest.update(node.SerializeToString(deterministic=True))
+    for value in (*graph.input, *graph.output):
+        digest.update(f"\0{value.name}".encode())
+    for tensor in graph.initializer:
+        digest.update(f"\0{tensor.name}\0{tensor.data_type}\0{list(tensor.dims)}".encode())
+    return digest.hexdigest()

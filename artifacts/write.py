@@ -1,0 +1,94 @@
+"""Writing the artifacts: each file whole or not at all, the checkpoint last."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from onnx import ModelProto
+
+from onnxblock import names
+from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
+from onnxblock.errors import OnnxBlockError
+from onnxblock.graph.store import write
+from onnxblock.graph.weights import Weights
+from onnxblock.training import TrainingModels
+
+from .manifest import Manifest
+
+
+def open_folder(folder: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None) -> Path:
+    """The folder to write to, made if it is not there; the current one for None.
+
+    Raises :class:`OnnxBlockError` when it cannot be made or written to.
+    """
+    path = Path.cwd() if folder is None else Path(os.fsdecode(folder))
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OnnxBlockError(
+            f"the artifact directory {str(path)!r} cannot be made: {error.strerror or error}.", "Choose another folder."
+        ) from error
+    if not os.access(path, os.W_OK | os.X_OK):
+        raise OnnxBlockError(f"the artifact directory {str(path)!r} is read-only.", "Choose another folder.")
+    return path
+
+
+def write_models(
+    folder: Path, prefix: str, models: Mapping[str, ModelProto], manifests: Mapping[str, Manifest], weights: Weights
+) -> list[Path]:
+    """Write each model under its file name with its manifest in the metadata; return the paths."""
+    written = []
+    for file_name, model in models.items():
+        for key, text in manifests[file_name].metadata().items():
+            kept = [p for p in model.metadata_props if p.key != key]
+            del model.metadata_props[:]
+            model.metadata_props.extend(kept)
+            model.metadata_props.add(key=key, value=text)
+        path = folder / f"{prefix}{file_name}"
+        write(model, weights, path)
+        written.append(path)
+    return written
+
+
+def write_parameters(folder: Path, prefix: str, models: TrainingModels, fingerprint: str, nominal: bool) -> Path:
+    """Write the checkpoint of the trainable and frozen parameters, streamed from where their bytes are."""
+    path = folder / f"{prefix}{names.CHECKPOINT_FILE}"
+    state = json.dumps({"version": 1, "model": fingerprint}, separators=(",", ":"))
+    checkpoint = Checkpoint(
+        [_tensor(models, name) for name in models.choice.trainable],
+        [_tensor(models, name) for name in models.choice.frozen],
+        nominal=nominal,
+        properties={names.STATE_PROPERTY: state},
+    )
+    write_checkpoint(path, checkpoint)
+    return path
+
+
+def _tensor(models: TrainingModels, name: str) -> Tensor:
+    weights = models.weights
+    return Tensor(name, weights.dtype(name), weights.shape(name), lambda: weights.chunks(name))
+
+
+def write_ort_format(paths: Sequence[Path], custom_op_library: str | None) -> list[Path]:
+    """Write each model beside itself in ORT format, at the extended optimization level; return the new paths."""
+    import onnxruntime
+
+    written = []
+    for path in paths:
+        target = path.with_suffix(".ort")
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
+        options.optimized_model_filepath = os.fspath(target)
+        options.add_session_config_entry("session.save_model_format", "ORT")
+        if custom_op_library is not None:
+            options.register_custom_ops_library(custom_op_library)
+        try:
+            onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
+        except Exception as error:
+            raise OnnxBlockError(f"onnxruntime cannot write {str(target)!r}: {error}") from error
+        written.append(target)
+    return written

@@ -1,0 +1,60 @@
+"""Leave out what no output needs."""
+
+from __future__ import annotations
+
+from onnx import ModelProto, NodeProto
+
+from ..dependencies import needed_nodes, subgraphs
+
+
+def prune(model: ModelProto) -> bool:
+    """Remove 1. nodes that no output depends on, 2. initializers that nothing reads, 3. value infos of what is gone,
+    4. functions that nothing calls, 5. imports of domains that nothing uses.  Inputs stay."""
+    graph = model.graph
+    nodes, needed = needed_nodes(graph.node, [o.name for o in graph.output])
+    changed = len(nodes) < len(graph.node)
+    if changed:
+        del graph.node[:]
+        graph.node.extend(nodes)
+    kept = [t for t in graph.initializer if t.name in needed]
+    if len(kept) < len(graph.initializer):
+        changed = True
+        del graph.initializer[:]
+        graph.initializer.extend(kept)
+    made = {name for node in graph.node for name in node.output}
+    infos = [v for v in graph.value_info if v.name in made]
+    if len(infos) < len(graph.value_info):
+        changed = True
+        del graph.value_info[:]
+        graph.value_info.extend(infos)
+    return _prune_functions(model) or changed
+
+
+def _prune_functions(model: ModelProto) -> bool:
+    used = _called(list(model.graph.node))
+    by_key = {(f.domain, f.name): f for f in model.functions}
+    pending = [key for key in used if key in by_key]
+    while pending:
+        for key in _called(list(by_key[pending.pop()].node)) - used:
+            used.add(key)
+            if key in by_key:
+                pending.append(key)
+    functions = [f for f in model.functions if (f.domain, f.name) in used]
+    domains = {domain for domain, _ in used} | {o.domain for f in functions for o in f.opset_import} | {"", "ai.onnx"}
+    imports = [o for o in model.opset_import if o.domain in domains]
+    changed = len(functions) < len(model.functions) or len(imports) < len(model.opset_import)
+    if changed:
+        del model.functions[:], model.opset_import[:]
+        model.functions.extend(functions)
+        model.opset_import.extend(imports)
+    return changed
+
+
+def _called(nodes: list[NodeProto]) -> set[tuple[str, str]]:
+    found = set()
+    while nodes:
+        node = nodes.pop()
+        found.add((node.domain, node.op_type))
+        for body in subgraphs(node):
+            nodes.extend(body.node)
+    return found

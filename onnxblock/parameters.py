@@ -1,0 +1,197 @@
+"""Which weights are trained, which are frozen, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from onnx import NodeProto
+
+from .autodiff import registry
+from .autodiff.registry import NoGradient
+from .errors import ParameterError, did_you_mean
+from .graph.dependencies import reads
+from .graph.graph import Graph
+from .graph.types import FLOATS, dtype_name
+from .modes import running_statistics
+
+_SETTINGS = {
+    "Clip": (1, 2),
+    "Dropout": (1, 2),
+    "OneHot": (2,),
+    "Pad": (2,),
+    "Pow": (1,),
+    "Range": (0, 1, 2),
+    "Resize": (1, 2),
+    "QuantizeLinear": (1, 2),
+    "DequantizeLinear": (1, 2),
+}
+"""Float inputs that set how an operator works: by default they are not trained."""
+
+_BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias")
+"""Parts of the names that PyTorch models give to what they do not train."""
+
+
+@dataclass(frozen=True)
+class ParameterChoice:
+    """What happens to each weight.
+
+    ``trainable`` and ``frozen`` are in initializer order; both become inputs and are kept in the checkpoint.
+    ``statistics`` are the running means and variances among ``frozen`` that training moves.  ``inputs`` are graph inputs
+    whose gradient is asked for.  ``reasons`` says for every other float weight, and for what was left out of a request,
+    why it is not trained.
+    """
+
+    trainable: tuple[str, ...]
+    frozen: tuple[str, ...]
+    statistics: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
+    reasons: dict[str, str] = field(default_factory=dict)
+
+
+def choose_parameters(
+    graph: Graph,
+    loss: str,
+    requires_grad: Iterable[str] | None = None,
+    frozen: Iterable[str] | None = None,
+    moving_statistics: Sequence[str] = (),
+) -> ParameterChoice:
+    """Decide what is trained.
+
+    Without ``requires_grad``, every float weight on a differentiable path to ``loss`` is, except running statistics,
+    settings of operators, rank-0 constants, and buffers known by name.  ``moving_statistics`` are those that training
+    updates.
+
+    Raises:
+        ParameterError: lists every unknown name, every name both trainable and frozen, integer weights, running
+            statistics, or that there is nothing to train.
+    """
+    weights = {t.name: t.data_type for t in graph.model.graph.initializer}
+    asked = None if requires_grad is None else list(dict.fromkeys(requires_grad))
+    kept = list(dict.fromkeys(frozen or ()))
+    statistics = running_statistics(graph.model)
+    if asked is not None:
+        _lift_constants(graph, [*asked, *kept], weights)
+    inputs = {v.name: v.type.tensor_type.elem_type for v in graph.model.graph.input if v.name not in weights}
+    blanket = asked is not None and {n for n, t in weights.items() if t in FLOATS} <= {*asked, *kept}
+    _refuse(asked or [], kept, weights, inputs, statistics, blanket)
+    reasons: dict[str, str] = {}
+    if asked is None:
+        chosen = _default_trainable(graph, loss, weights, statistics, kept, reasons)
+    else:
+        chosen = set(asked) & set(weights) - set(statistics)
+        on_path = _differentiable_values(graph, loss)
+        for name in asked:
+            if name in statistics:
+                reasons[name] = "a running statistic: it is moved by the data, not by gradients"
+            elif name in weights and name not in on_path:
+                reasons[name] = "trained as asked, but on no differentiable path to the loss: its gradient is zero"
+        for name, dtype in weights.items():
+            if dtype in FLOATS and name not in chosen and name not in reasons:
+                reasons[name] = "frozen as asked" if name in kept else "not in requires_grad"
+    gradient_inputs = tuple(n for n in asked or () if n in inputs)
+    if not chosen and not gradient_inputs:
+        raise ParameterError(_nothing_to_train(weights, reasons), "Name what to train in requires_grad.")
+    moved = [name for name in weights if name in moving_statistics]
+    return ParameterChoice(
+        trainable=tuple(name for name in weights if name in chosen),
+        frozen=tuple(name for name in weights if name in kept or name in moved),
+        statistics=tuple(moved),
+        inputs=gradient_inputs,
+        reasons=reasons,
+    )
+
+
+def _refuse(
+    asked: Sequence[str],
+    frozen: Sequence[str],
+    weights: dict[str, int],
+    inputs: dict[str, int],
+    statistics: Sequence[str],
+    blanket: bool,
+) -> None:
+    problems = []
+    for what, names, known in (
+        ("requires_grad", asked, [*weights, *inputs]),
+        ("frozen_params", frozen, list(weights)),
+    ):
+        problems += [
+            f"{what}: the model has no weight {name!r}.{did_you_mean(name, known)}"
+            for name in names
+            if name not in known
+        ]
+    problems += [f"{name!r} is both in requires_grad and in frozen_params." for name in asked if name in frozen]
+    for name in asked:
+        dtype = weights.get(name, inputs.get(name, 0))
+        if dtype and dtype not in FLOATS:
+            problems.append(f"{name!r} is {dtype_name(dtype)}, which is not differentiable.")
+        elif name in statistics and not blanket:
+            problems.append(
+                f"{name!r} is a running statistic of BatchNormalization: the data moves it, not a gradient."
+            )
+    if problems:
+        raise ParameterError(
+            "these parameters cannot be used as asked:\n    " + "\n    ".join(problems),
+            "Leave them out, or correct their names.",
+        )
+
+
+def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> str:
+    if not any(dtype in FLOATS for dtype in weights.values()):
+        return "the model has no float weights, so there is nothing to train."
+    shown = "\n    ".join(f"{name}: {why}" for name, why in list(reasons.items())[:10])
+    return f"none of the model's weights is trained:\n    {shown}"
+
+
+def _default_trainable(
+    graph: Graph,
+    loss: str,
+    weights: dict[str, int],
+    statistics: Sequence[str],
+    frozen: Sequence[str],
+    reasons: dict[str, str],
+) -> set[str]:
+    on_path = _differentiable_values(graph, loss)
+    chosen = set()
+    for name, dtype in weights.items():
+        if dtype not in FLOATS:
+            continue
+        if name in frozen:
+            reasons[name] = "frozen as asked"
+        elif name in statistics:
+            reasons[name] = "a running statistic of BatchNormalization"
+        elif name not in on_path:
+            reasons[name] = "on no differentiable path to the loss"
+        elif graph.value(name).rank == 0:
+            reasons[name] = "a single number, most likely a constant of the model; name it in requires_grad to train it"
+        elif any(word in name for word in _BUFFER_WORDS):
+            reasons[name] = "a buffer by its name; list it in requires_grad to train it"
+        else:
+            chosen.add(name)
+    return chosen
+
+
+def _differentiable_values(graph: Graph, loss: str) -> set[str]:
+    """The values from which a gradient path leads to ``loss``, settings of operators aside."""
+    on_path = {str(loss)}
+    for node in reversed(graph.model.graph.node):
+        if on_path.isdisjoint(node.output):
+            continue
+        if isinstance(registry.find(node.op_type, node.domain), NoGradient):
+            continue
+        on_path.update(name for name in _gradient_reads(node) if graph.is_differentiable(name))
+    return on_path
+
+
+def _gradient_reads(node: NodeProto) -> set[str]:
+    names = reads(node)
+    settings = _SETTINGS.get(node.op_type, ()) if not node.domain else ()
+    set_only = {node.input[k] for k in settings if k < len(node.input)}
+    return names - (set_only - {n for k, n in enumerate(node.input) if k not in settings})
+
+
+def _lift_constants(graph: Graph, names: Iterable[str], weights: dict[str, int]) -> None:
+    """Weights in Constant nodes become initializers of the same name."""
+    for name in names:
+        if name not in weights and graph.lift_constant(name):
+            weights[name] = graph.value(name).dtype or 0

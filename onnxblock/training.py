@@ -1,0 +1,269 @@
+"""From a forward graph with a loss to a training model and an evaluation model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, helper
+
+from . import names
+from .accumulation import accumulate, accumulator_function
+from .autodiff.backward import backward
+from .autodiff.functions import expand_functions
+from .block import Block, set_outputs
+from .errors import BlockBuildError, NoGraphError, ParameterError
+from .graph.arithmetic import full_like, zeros_like
+from .graph.check import check
+from .graph.context import current_graph
+from .graph.graph import Graph
+from .graph.passes import run_passes
+from .graph.passes.prune import prune
+from .graph.types import FLOATS, dtype_name, shape_text
+from .graph.value import Value
+from .graph.weights import Weights
+from .modes import RunningVariance, running_statistics, to_evaluation_form, to_training_form, training_batch_norms
+from .parameters import ParameterChoice, choose_parameters
+
+
+@dataclass(frozen=True)
+class TrainingModels:
+    """A training model and its evaluation model (weights that are neither trained nor frozen stay in them as stubs),
+    with what was chosen and the bytes of the weights."""
+
+    training: ModelProto
+    evaluation: ModelProto
+    choice: ParameterChoice
+    outputs: tuple[str, ...]
+    weights: Weights
+
+    def parameter(self, name: str) -> TensorProto:
+        """The initial value of a trainable or frozen parameter."""
+        return self.weights.tensor(name)
+
+    def parameter_stub(self, name: str) -> TensorProto:
+        """Name, element type and shape of a parameter, without its data."""
+        return TensorProto(name=name, data_type=self.weights.dtype(name), dims=self.weights.shape(name))
+
+
+class TrainingBlock(Block):
+    """A block whose first result is the loss; calling it builds the gradient too.
+
+    ``requires_grad(name)`` and ``requires_grad(name, False)`` say before the call what is trained and what is frozen;
+    without any, the sensible set is (every float weight on a path to the loss).
+    """
+
+    def requires_grad(self, argument_name: str, value: bool = True) -> None:
+        """Train the weight ``argument_name``, or freeze it with ``value=False``."""
+        asked: dict[str, bool] = self.__dict__.setdefault("_requires_grad", {})
+        asked[str(argument_name)] = value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        graph = current_graph()
+        output = self._run(graph, args, kwargs)
+        outputs = [output] if isinstance(output, str) else list(output)
+        asked: dict[str, bool] = self.__dict__.get("_requires_grad", {})
+        trained = [name for name, value in asked.items() if value]
+        frozen = [name for name, value in asked.items() if not value]
+        self._models = build_training_models(graph, outputs, trained or None, frozen)
+        return output
+
+    @property
+    def models(self) -> TrainingModels:
+        """What the call built; raises :class:`NoGraphError` before it."""
+        models: TrainingModels | None = self.__dict__.get("_models")
+        if models is None:
+            raise NoGraphError(f"{type(self).__name__} has not been called, so nothing is built yet.")
+        return models
+
+    def parameters(self) -> tuple[list[TensorProto], list[TensorProto]]:
+        """The trainable and the frozen parameters with their initial values, each in initializer order."""
+        models = self.models
+        trainable = [models.parameter(name) for name in models.choice.trainable]
+        return trainable, [models.parameter(name) for name in models.choice.frozen]
+
+    def to_model_proto(self) -> tuple[ModelProto, ModelProto]:
+        """The training model and the evaluation model."""
+        models = self.models
+        return _with_weights(models.training, models.weights), _with_weights(models.evaluation, models.weights)
+
+
+def build_training_models(
+    graph: Graph,
+    outputs: Sequence[str],
+    requires_grad: Sequence[str] | None = None,
+    frozen: Sequence[str] = (),
+    running_variance: RunningVariance = RunningVariance.UNBIASED,
+) -> TrainingModels:
+    """Differentiate the first of ``outputs`` and build the two models around it.
+
+    Raises :class:`BlockBuildError` when the loss is not one float number, :class:`ParameterError` for parameters that
+    cannot be used as asked, and :class:`UnsupportedOperatorError` for operators without a gradient.
+    """
+    loss = scalar_loss(graph, graph.value(outputs[0]))
+    moving = _moving_statistics(graph.model)
+    choice = choose_parameters(graph, loss, requires_grad, frozen, moving)
+    results = tuple(dict.fromkeys([str(loss), *map(str, outputs[1:])]))
+    set_outputs(graph, results)
+    forward = _parameters_as_inputs(graph, choice)
+    evaluation = ModelProto()
+    evaluation.CopyFrom(forward)
+    to_evaluation_form(evaluation)
+    prune(evaluation)
+    training = _differentiate(forward, loss, results, choice, running_variance)
+    for model in (training, evaluation):
+        settle_ir_version(model)
+        check(model)
+    return TrainingModels(training, evaluation, choice, results, graph.weights)
+
+
+def scalar_loss(graph: Graph, loss: Value) -> Value:
+    """``loss`` as a rank-0 value; raises :class:`BlockBuildError` when it is not one float number."""
+    if loss.dtype is not None and loss.dtype not in FLOATS:
+        raise BlockBuildError(f"the loss {str(loss)!r} is {dtype_name(loss.dtype)}, so it has no gradient.")
+    if loss.rank == 0:
+        return loss
+    if loss.shape is not None and any(isinstance(d, int) and d != 1 for d in loss.shape):
+        raise BlockBuildError(
+            f"the loss {str(loss)!r} has shape {shape_text(loss.shape)}; it must be one number.",
+            "Reduce it: loss.mean() or loss.sum(), or reduction='mean' in the loss block.",
+        )
+    scalar: Value = graph.op.Reshape(loss, np.array([], np.int64))
+    return scalar
+
+
+def _moving_statistics(model: ModelProto) -> list[str]:
+    moved = {name for node in training_batch_norms(model) for name in node.input[3:5]}
+    return [name for name in running_statistics(model) if name in moved]
+
+
+def _parameters_as_inputs(graph: Graph, choice: ParameterChoice) -> ModelProto:
+    """A copy of the graph's model in which trainable and frozen parameters are inputs, in initializer order.
+
+    Their values are held by the graph's weights from here on.
+    """
+    chosen = {*choice.trainable, *choice.frozen}
+    model = ModelProto()
+    model.CopyFrom(graph.model)
+    kept, inputs = [], []
+    given = {v.name for v in model.graph.input}
+    for tensor in model.graph.initializer:
+        if tensor.name not in chosen:
+            kept.append(tensor)
+            continue
+        if tensor.name not in given:
+            inputs.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
+        if tensor.name not in graph.weights:
+            graph.weights.add(tensor)
+    del model.graph.initializer[:]
+    model.graph.initializer.extend(kept)
+    model.graph.input.extend(inputs)
+    return model
+
+
+def _differentiate(
+    forward: ModelProto,
+    loss: str,
+    results: Sequence[str],
+    choice: ParameterChoice,
+    running_variance: RunningVariance,
+) -> ModelProto:
+    model = ModelProto()
+    model.CopyFrom(forward)
+    statistics = to_training_form(model, running_variance)
+    wrt = [*choice.trainable, *choice.inputs]
+    graph = Graph(expand_functions(model, wrt, [loss]))
+    seed = full_like(graph.value(loss), 1.0)
+    gradients = backward(graph, {str(loss): seed}, wrt)
+    outputs = list(results)
+    for name in choice.inputs:
+        outputs.append(
+            _named(graph, gradients.get(name) or zeros_like(graph.value(name)), name + names.GRADIENT_SUFFIX)
+        )
+    _accumulate_gradients(graph, choice, gradients, outputs)
+    _move_statistics(graph, choice, statistics, outputs)
+    set_outputs(graph, outputs)
+    run_passes(graph.model)
+    return graph.model
+
+
+def _named(graph: Graph, value: Value, name: str) -> str:
+    graph.model.graph.node.append(helper.make_node("Identity", [value], [name], name=name))
+    graph.sync()
+    return name
+
+
+def _accumulate_gradients(
+    graph: Graph, choice: ParameterChoice, gradients: dict[str, Value], outputs: list[str]
+) -> None:
+    for name in choice.trainable:
+        known = graph.value(name).type
+        if known is None:
+            raise ParameterError(f"the type of the parameter {name!r} is not known.")
+        graph.input(names.gradient_buffer(name), known.dtype, known.shape)
+    if choice.trainable:
+        graph.input(names.LAZY_RESET_GRAD, TensorProto.BOOL, (1,))
+    for name in choice.trainable:
+        gradient = gradients.get(name)
+        if gradient is None:
+            gradient = zeros_like(graph.value(name))
+        _add_accumulator(
+            graph,
+            name,
+            accumulate(
+                names.gradient_buffer(name),
+                gradient,
+                names.LAZY_RESET_GRAD,
+                flag := names.gradient_flag(name),
+                out := names.accumulated_gradient(name),
+            ),
+        )
+        outputs += [flag, out]
+
+
+def _move_statistics(graph: Graph, choice: ParameterChoice, new_values: dict[str, str], outputs: list[str]) -> None:
+    moved = [name for name in choice.statistics if name in new_values]
+    if not moved:
+        return
+    always = graph.constant(np.array([True]))
+    for name in moved:
+        out = names.updated_statistic(name)
+        node = accumulate(name, new_values[name], always, graph.unique(name + ".flag"), out)
+        _add_accumulator(graph, name, node)
+        outputs.append(out)
+
+
+def _add_accumulator(graph: Graph, state: str, node: NodeProto) -> None:
+    graph.import_domain(names.ACCUMULATOR_DOMAIN, 1)
+    if all(f.name != names.ACCUMULATOR_OP for f in graph.model.functions):
+        graph.model.functions.append(accumulator_function(graph.opset))
+    graph.model.graph.node.append(node)
+    graph.sync()
+    flag, out = node.output
+    graph.set_type(flag, helper.make_tensor_type_proto(TensorProto.BOOL, [1]))
+    known = graph.type_proto(state)
+    if known is not None:
+        graph.set_type(out, known)
+
+
+OLD_RUNTIME_OPSET = 21
+OLD_RUNTIME_IR = 10
+
+
+def settle_ir_version(model: ModelProto) -> None:
+    """The IR version that all artifacts share: at least 8 (functions), and 10 where the discontinued runtime, which
+    knows no later one, can read the opset."""
+    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    version = max(model.ir_version, 8)
+    model.ir_version = min(version, OLD_RUNTIME_IR) if opset <= OLD_RUNTIME_OPSET else max(version, OLD_RUNTIME_IR)
+
+
+def _with_weights(model: ModelProto, weights: Weights) -> ModelProto:
+    full = ModelProto()
+    full.CopyFrom(model)
+    for tensor in full.graph.initializer:
+        if tensor.data_location == TensorProto.EXTERNAL and tensor.name in weights:
+            tensor.CopyFrom(weights.tensor(tensor.name))
+    return full

@@ -64,6 +64,14 @@ BROKEN = {
     "up": (architecture.upward, {"onnxblock.graph.graph": "from onnxblock import block"}, "does not lie below"),
     "relative, up": (architecture.upward, {"onnxblock.graph.__init__": "from ..autodiff import rule"}, "graph:1"),
     "sideways": (architecture.upward, {"onnxblock.loss": "import onnxblock.optim"}, "does not lie below"),
+    "rules, too early": (
+        architecture.upward,
+        {
+            "onnxblock.autodiff.registry": "from onnxblock.autodiff import rules",
+            "onnxblock.autodiff.rules.__init__": "",
+        },
+        "does not lie below",
+    ),
     "in a function": (architecture.upward, {"onnxblock.names": "def f():\n from . import errors"}, "names:2"),
     "facade": (architecture.upward, {"onnxblock.loss": "import onnxblock"}, "from the module that defines it"),
     "no layer": (
@@ -114,6 +122,8 @@ FINE = {
     "onnxblock.graph.__init__": "import onnx\nfrom .value import Value",
     "onnxblock.graph.value": "from ..errors import OnnxBlockError\nif TYPE_CHECKING:\n from ..block import Block",
     "onnxblock.autodiff.check": "def run():\n import onnxruntime",
+    "onnxblock.autodiff.registry": "def load():\n from onnxblock.autodiff import rules",
+    "onnxblock.autodiff.rules.__init__": "",
     "onnxblock.autodiff.rules.loss": "from ..registry import gradient\nfrom ...graph import Value",
     "artifacts.api.module": "from artifacts import manifest\ndef f():\n import onnxruntime\n import onnx",
     "artifacts.manifest": "import json",

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from copy import deepcopy
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from onnx import numpy_helper
 from torch import nn
 from torch.nn.utils import fuse_conv_bn_eval
@@ -91,7 +91,7 @@ def fold_batch_norms(module: nn.Module) -> nn.Module:
         return module
     for parent in list(module.modules()):
         children = list(parent.named_children())
-        for (name, convolution), (following, norm) in zip(children, children[1:], strict=False):
+        for (name, convolution), (following, norm) in pairwise(children):
             if isinstance(convolution, nn.Conv2d) and isinstance(norm, nn.BatchNorm2d):
                 setattr(parent, name, fuse_conv_bn_eval(convolution, norm).requires_grad_(True))
                 setattr(parent, following, nn.Identity())
@@ -135,8 +135,8 @@ def match(model: onnx.ModelProto, module: nn.Module) -> dict[str, tuple[list[str
         for name, parameter in left.items():
             indices = np.arange(parameter.size).reshape(parameter.shape)
             if not _same(parameter, arrays[initializer]):
-                parameter, indices = parameter.T, indices.T
-            if _same(parameter, arrays[initializer]):
+                indices = indices.T
+            if _same(parameter.ravel()[indices], arrays[initializer]):
                 found[initializer] = ([name], indices)
                 del left[name]
                 break

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, full_like, mask, shape_of, zeros_like
+from ...graph.arithmetic import cast_like, full_like, mask, shape_of, with_shape_of, zeros_like
 from ...graph.scatter import scatter_along, scatter_elements, scatter_flat, scatter_nd, zeros
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
@@ -47,15 +47,9 @@ def gather_nd(g: RuleContext) -> RuleResult:
     rows = op.Expand(cast_like(rows, index), op.Concat(batch, picks, [1], axis=0))
     full = op.Concat(rows, op.Reshape(index, op.Concat(batch, picks, depth, axis=0), allowzero=1), axis=2)
     # An index of k entries leaves the axes behind the k-th whole.
-    left = _axes_behind(g, inner, depth)
-    d = op.Reshape(g.dy, op.Concat(batch, picks, left, axis=0), allowzero=1)
+    d = op.Reshape(g.dy, op.Concat(batch, picks, op.Slice(inner, depth, end), axis=0), allowzero=1)
     total = scatter_nd(zeros(op.Concat(batch, inner, axis=0), x), full, d, "add")
-    return op.Reshape(total, shape, allowzero=1)
-
-
-def _axes_behind(g: RuleContext, shape: Value, count: Value) -> Value:
-    known = g.graph.constant_value(count)
-    return g.op.Slice(shape, count if known is None else known, np.array([2**62], np.int64))
+    return with_shape_of(op.Reshape(total, shape, allowzero=1), x)
 
 
 @gradient("ScatterElements")

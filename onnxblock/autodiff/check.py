@@ -279,7 +279,7 @@ def onnxruntime_evaluator(model: ModelProto) -> Function:
     names = {i.name for i in session.get_inputs()}
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
-        return list(session.run(None, {name: x for name, x in feeds.items() if name in names}))
+        return list(session.run(None, {name: np.asarray(x) for name, x in feeds.items() if name in names}))
 
     return run
 

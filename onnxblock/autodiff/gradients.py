@@ -11,8 +11,8 @@ from onnx import ModelProto, helper
 from ..errors import BlockBuildError
 from ..graph.arithmetic import full_like, zeros_like
 from ..graph.check import check
+from ..graph.context import current_graph, open_graph
 from ..graph.graph import Graph
-from ..graph.load import load
 from ..graph.passes import run_passes
 from ..graph.types import FLOATS
 from ..graph.value import Value
@@ -91,11 +91,7 @@ def _of_values(
 ) -> Value | list[Value]:
     names: list[str] = [of] if isinstance(of, str) else list(of)
     targets: list[str] = [wrt] if isinstance(wrt, str) else list(wrt)
-    graph = next((v.graph for v in (*names, *targets) if isinstance(v, Value)), None)
-    if graph is None:
-        from ..graph.context import current_graph
-
-        graph = current_graph()
+    graph = next((v.graph for v in (*names, *targets) if isinstance(v, Value)), None) or current_graph()
     given: list[str | None] = [None] * len(names)
     if cotangents is not None:
         given = [cotangents] if isinstance(cotangents, str) else list(cotangents)
@@ -129,7 +125,7 @@ def _differentiable(graph: Graph, name: str) -> Value:
 
 
 def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, as_inputs: bool) -> ModelProto:
-    graph = Graph(*load(model))
+    graph = open_graph(model)
     proto = graph.model.graph
     if outputs is None:
         outputs = [o.name for o in proto.output if graph.is_differentiable(o.name)]

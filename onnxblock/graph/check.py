@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx import ModelProto, ValueInfoProto, checker, helper
+from onnx import ModelProto, TensorProto, checker, helper
 
 from ..errors import InvalidModelError
 from .weights import is_stub
@@ -24,9 +24,12 @@ def check(model: ModelProto) -> None:
     for tensor in stubs:
         if tensor.name not in inputs:
             graph.input.append(helper.make_tensor_value_info(tensor.name, tensor.data_type, list(tensor.dims)))
-    for output in graph.output:
-        if output.type.WhichOneof("value") is None:
-            output.CopyFrom(ValueInfoProto(name=output.name))
+    for value in (*graph.input, *graph.output):
+        # The checker insists on a type and a rank, though both may be unknown: any will do.
+        if value.type.WhichOneof("value") is None:
+            value.type.tensor_type.elem_type = TensorProto.FLOAT
+        if value.type.HasField("tensor_type"):
+            value.type.tensor_type.shape.SetInParent()
     try:
         checker.check_model(view)
     except checker.ValidationError as error:

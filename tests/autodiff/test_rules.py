@@ -1,0 +1,100 @@
+"""Every gradient rule, through ONNX's own backend cases of its operator and the rows in ``cases/``.
+
+To add a rule: write it in ``onnxblock/autodiff/rules/<family>.py``; this test finds it, and ONNX's cases of the
+operator, by itself.  Run it with ``pytest tests/autodiff -k <Operator>``.  What those cases leave out (ties, kinks,
+dynamic inputs, ...) is one row each in ``cases/<family>.py``:
+
+    case("Relu", [-1.0, 0.0, 2.0], gradient=[0, 0, 1])       literal: at a kink
+    case("Gemm", normal(2, 3), normal(3, 4), alpha=0.5)      finite differences
+
+The name of a test says what ran it in float64.  Nothing is skipped: where a step cannot work, a family says so with the
+reason in ``EXCEPTIONS``, and the test makes sure that it still fails.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from onnxblock.autodiff import registry
+from onnxblock.errors import GradientMismatchError
+
+from . import harness
+from .cases import gathered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+RULES = [e for e in registry.entries() if isinstance(e, registry.Rule)]
+CASES = harness.all_cases()
+
+
+def _id(index: int) -> str:
+    case = CASES[index]
+    return f"{case.op_type}-{case.name}-{harness.evaluator_of(case)}-float64"
+
+
+def _run(case: harness.Case, step: str, do: Callable[[], Any]) -> Any:
+    """Do a step, or make sure that it cannot be done where a family says so."""
+    reason = harness.exception_of(case, step)
+    if reason is None:
+        return do()
+    with pytest.raises(Exception):  # noqa: B017 - whatever it is, the reason is given in words
+        do()
+    return None
+
+
+@pytest.mark.parametrize("index", range(len(CASES)), ids=_id)
+def test_gradient(index: int) -> None:
+    case = CASES[index]
+    if harness.exception_of(case, "all"):
+        _run(case, "all", lambda: harness.step_float64(case, harness.Point(case)))
+        return
+    at = harness.point(index)
+    _run(case, "float64", lambda: harness.step_float64(case, at))
+    backward = _run(case, "structure", lambda: harness.step_structure(case))
+    if backward is not None:
+        _run(case, "float32", lambda: harness.step_float32(case, at, backward))
+
+
+@pytest.mark.parametrize("form", harness.FORMS)
+@pytest.mark.parametrize("index", range(len(CASES)), ids=_id)
+def test_form(index: int, form: str) -> None:
+    case = CASES[index]
+    if harness.exception_of(case, "all"):
+        return
+    _run(case, form, lambda: harness.step_form(case, harness.point(index), form))
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.domain}{r.op_type}")
+def test_every_rule_has_a_case(rule: registry.Rule) -> None:
+    assert harness.cases_of(rule.op_type, rule.domain), f"write a row for {rule.op_type} in tests/autodiff/cases"
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.domain}{r.op_type}")
+def test_a_rule_wrong_by_a_thousandth_is_caught(rule: registry.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
+    def scaled(g: Any) -> Any:
+        result = rule.function(g)
+        values = [result] if isinstance(result, str) or result is None else result
+        return [None if d is None else d * 1.001 for d in values]
+
+    wrong = dataclasses.replace(rule, function=scaled)
+    monkeypatch.setitem(registry._entries, (rule.domain, rule.op_type), wrong)
+    for case in harness.cases_of(rule.op_type, rule.domain):
+        if harness.exception_of(case, "all") or harness.exception_of(case, "float64"):
+            continue
+        try:
+            harness.step_float64(case, harness.Point(case))
+        except (GradientMismatchError, AssertionError):
+            return
+    pytest.fail("no case notices")
+
+
+def test_every_exception_is_of_a_case() -> None:
+    steps = ["all", "float64", "structure", "float32", *harness.FORMS]
+    known = [f"{case.name}:{step}" for case in CASES for step in steps]
+    stale = [pattern for pattern in gathered("EXCEPTIONS") if not fnmatch.filter(known, pattern)]
+    assert not stale

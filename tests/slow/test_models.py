@@ -1,0 +1,29 @@
+"""Every family × exporter × opset × mode × batch against PyTorch."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs the extra 'torch'")
+
+from tests.models import FAMILIES  # noqa: E402
+from tests.models.compare import Case, compare  # noqa: E402
+from tests.models.export import OPSETS  # noqa: E402
+
+CASES = [
+    Case(family, exporter, opset, mode, dynamic)
+    for family, (exporter, opsets) in product(FAMILIES, OPSETS.items())
+    for opset, mode, dynamic in product(opsets, ("train", "eval"), (False, True))
+]
+FLOAT64 = [
+    Case(family, exporter, opset, mode, dynamic=True, dtype=torch.float64)
+    for family, (exporter, opsets) in product([f for f in FAMILIES if FAMILIES[f].float64], OPSETS.items())
+    for opset, mode in product(opsets, ("train", "eval"))
+]
+
+
+@pytest.mark.parametrize("case", [*CASES, *FLOAT64], ids=str)
+def test_gradients_are_pytorchs(case, tmp_path):
+    compare(case, tmp_path)

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto, TypeProto, ValueInfoProto
+from onnxblock.graph.inplace import in_place_safe
 
 from onnxblock import names
 from onnxblock.errors import InvalidModelError
-from onnxblock.graph.inplace import in_place_safe
 from onnxblock.graph.types import dtype_name, tensor_type
 from onnxblock.training import OLD_RUNTIME_IR, OLD_RUNTIME_OPSET, TrainingModels
 
@@ -152,7 +152,7 @@ def _describe_sequences(
 
 
 def _parameter_roles(models: TrainingModels) -> dict[str, tuple[InputRole, str | None]]:
-    roles: dict[str, tuple[InputRole, str | None]] = {name: ("parameter", None) for name in models.choice.trainable}
+    roles: dict[str, tuple[InputRole, str | None]] = dict.fromkeys(models.choice.trainable, ("parameter", None))
     for name in models.choice.frozen:
         roles[name] = ("statistic" if name in models.choice.statistics else "frozen", None)
     return roles
@@ -203,7 +203,7 @@ def require_old_runtime(models: TrainingModels) -> None:
     dtypes = sorted({dtype_name(models.weights.dtype(n)) for n in models.choice.trainable})
     opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
     raise InvalidModelError(
-        f"onnxruntime-training cannot train these artifacts: it needs float32 parameters and opset ≤ {OLD_RUNTIME_OPSET}, "
-        f"and the model has {', '.join(dtypes)} at opset {opset}.",
+        "onnxruntime-training cannot train these artifacts: it needs float32 parameters and opset "
+        f"≤ {OLD_RUNTIME_OPSET}, and the model has {', '.join(dtypes)} at opset {opset}.",
         "Leave runtime= at its default, 'onnxruntime'.",
     )

@@ -141,8 +141,8 @@ def _notes(forward: ForwardModel) -> tuple[str, ...]:
         notes.append(f"the model was raised from opset {forward.raised_from} to {forward.opset}")
     if forward.looks_folded:
         notes.append(
-            "the model has convolutions with biases and no BatchNormalization: an exporter may have folded it into them; "
-            "export in training mode to train with batch statistics"
+            "the model has convolutions with biases and no BatchNormalization: an exporter may have folded it into "
+            "them; export in training mode to train with batch statistics"
         )
     return tuple(notes)
 

@@ -80,7 +80,7 @@ def build_training(
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):
-        results = [_call_loss(graph, loss, outputs, loss_input_names), *additional_output_names]
+        results = [_call_loss(loss, outputs, loss_input_names), *additional_output_names]
     models = build_training_models(graph, results, requires_grad, frozen_params, running_variance)
     return models, forward
 
@@ -103,7 +103,7 @@ def _values(graph: Graph) -> list[str]:
     return [name for node in graph.model.graph.node for name in node.output if name]
 
 
-def _call_loss(graph: Graph, loss: LossType | Block | None, inputs: Sequence[str], asked: Sequence[str] | None) -> str:
+def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequence[str] | None) -> str:
     if loss is None:
         return inputs[0]
     if isinstance(loss, LossType):

@@ -1,7 +1,7 @@
 """Train any ONNX model on the ONNX Runtime you already have.
 
-``onnxblock`` is a declarative block language on top of a forward-only ONNX model, with a reverse-mode auto-diff generator
-behind it.  Names are loaded when first used.
+``onnxblock`` is a declarative block language on top of a forward-only ONNX model, with a reverse-mode auto-diff
+generator behind it.  Names are loaded when first used.
 """
 
 from __future__ import annotations

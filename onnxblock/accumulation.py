@@ -1,8 +1,8 @@
 """The accumulator: what makes one file train on two runtimes.
 
 A state (a gradient buffer, a running statistic) is updated by a node ``com.microsoft::InPlaceAccumulatorV2``.  The
-discontinued training runtime has a kernel of that name that writes into the buffer it is fed; stock onnxruntime has none
-and inlines the model-local function of that name, whose second output is the new value.
+discontinued training runtime has a kernel of that name that writes into the buffer it is fed; stock onnxruntime has
+none and inlines the model-local function of that name, whose second output is the new value.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ from . import names
 
 
 def accumulator_function(opset: int) -> FunctionProto:
-    """``(buffer, value, overwrite) -> (flag, out)``: ``out`` is ``value`` where ``overwrite`` holds, else
-    ``buffer + value``; ``flag`` is always true, of shape [1]."""
+    """``(buffer, value, overwrite) -> (flag, out)`` in standard operators.
+
+    ``out`` is ``value`` where ``overwrite`` holds, else ``buffer + value``; ``flag`` is always true, of shape [1].
+    """
     nodes = [
         helper.make_node("Constant", [], ["scalar"], value_ints=[]),
         helper.make_node("Reshape", ["overwrite", "scalar"], ["replace"]),

@@ -65,8 +65,8 @@ class Block(ABC):
         except TypeError as error:
             given = [str(a) if isinstance(a, str) else type(a).__name__ for a in positional]
             raise BlockBuildError(
-                f"{type(self).__name__}.build{inspect.signature(self.build)} was called with {len(positional)} positional "
-                f"argument{'s' * (len(positional) != 1)} ({', '.join(given)})"
+                f"{type(self).__name__}.build{inspect.signature(self.build)} was called with {len(positional)} "
+                f"positional argument{'s' * (len(positional) != 1)} ({', '.join(given)})"
                 + (f" and {', '.join(named)}" if named else "")
                 + f": {error}."
             ) from None

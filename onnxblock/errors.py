@@ -49,7 +49,9 @@ class GradientMismatchError(OnnxBlockError, AssertionError):
     """A gradient differs from finite differences.  ``result`` is the ``GradientCheck`` that says where."""
 
     def __init__(self, result: object) -> None:
-        super().__init__(f"gradients differ from finite differences:\n{result}", "The rule of an operator is wrong there.")
+        super().__init__(
+            f"gradients differ from finite differences:\n{result}", "The rule of an operator is wrong there."
+        )
         self.result = result
 
 

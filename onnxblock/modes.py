@@ -55,8 +55,11 @@ def running_statistics(model: ModelProto) -> list[str]:
 
 
 def to_evaluation_form(model: ModelProto) -> None:
-    """Remove training behaviour in place: BatchNormalization uses its running statistics and has one output, Dropout
-    passes its input through (where a mask is read, it stays with training switched off)."""
+    """Remove training behaviour in place.
+
+    BatchNormalization uses its running statistics and has one output; Dropout passes its input through (where its mask
+    is read, it stays with training switched off).
+    """
     graph = model.graph
     for node in training_batch_norms(model):
         _to_inference(node)
@@ -155,14 +158,14 @@ def _moved(old: Value, new: Value, momentum: float) -> Value:
 
 
 def _bessel(x: Value, like: Value) -> Value:
-    """n / (n - 1) for the n elements of a channel, 1 where n is 1."""
+    """N / (n - 1) for the n elements of a channel, 1 where n is 1."""
     op, graph = x.graph.op, x.graph
     shape = x.shape
     if shape is not None and all(isinstance(d, int) for k, d in enumerate(shape) if k != 1):
         count = int(np.prod([d for k, d in enumerate(shape) if k != 1 and isinstance(d, int)]))
         return graph.constant(count / max(count - 1, 1), like.dtype)
     per_channel = op.Div(op.Size(x), op.Gather(shape_of(x), 1))
-    count_of = op.Cast(per_channel, to=like.dtype)
+    count_of: Value = op.CastLike(per_channel, like)
     return count_of / op.Max(count_of - 1.0, 1.0)
 
 

@@ -37,9 +37,9 @@ class ParameterChoice:
     """What happens to each weight.
 
     ``trainable`` and ``frozen`` are in initializer order; both become inputs and are kept in the checkpoint.
-    ``statistics`` are the running means and variances among ``frozen`` that training moves.  ``inputs`` are graph inputs
-    whose gradient is asked for.  ``reasons`` says for every other float weight, and for what was left out of a request,
-    why it is not trained.
+    ``statistics`` are the running means and variances among ``frozen`` that training moves.  ``inputs`` are graph
+    inputs whose gradient is asked for.  ``reasons`` says for every other float weight, and for what was left out of a
+    request, why it is not trained.
     """
 
     trainable: tuple[str, ...]

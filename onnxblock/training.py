@@ -30,8 +30,10 @@ from .parameters import ParameterChoice, choose_parameters
 
 @dataclass(frozen=True)
 class TrainingModels:
-    """A training model and its evaluation model (weights that are neither trained nor frozen stay in them as stubs),
-    with what was chosen and the bytes of the weights."""
+    """A training model and its evaluation model, with what was chosen and the bytes of the weights.
+
+    Large weights that are neither trained nor frozen stay in the models as stubs.
+    """
 
     training: ModelProto
     evaluation: ModelProto
@@ -179,9 +181,8 @@ def _differentiate(
     gradients = backward(graph, {str(loss): seed}, wrt)
     outputs = list(results)
     for name in choice.inputs:
-        outputs.append(
-            _named(graph, gradients.get(name) or zeros_like(graph.value(name)), name + names.GRADIENT_SUFFIX)
-        )
+        gradient = gradients.get(name) or zeros_like(graph.value(name))
+        outputs += [_named(graph, gradient, name + names.GRADIENT_SUFFIX)]
     _accumulate_gradients(graph, choice, gradients, outputs)
     _move_statistics(graph, choice, statistics, outputs)
     set_outputs(graph, outputs)
@@ -253,8 +254,10 @@ OLD_RUNTIME_IR = 10
 
 
 def settle_ir_version(model: ModelProto) -> None:
-    """The IR version that all artifacts share: at least 8 (functions), and 10 where the discontinued runtime, which
-    knows no later one, can read the opset."""
+    """Set the IR version that all artifacts share.
+
+    At least 8 (functions), and at most 10 where the discontinued runtime, which knows no later one, can read the opset.
+    """
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
     version = max(model.ir_version, 8)
     model.ir_version = min(version, OLD_RUNTIME_IR) if opset <= OLD_RUNTIME_OPSET else max(version, OLD_RUNTIME_IR)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
-from onnx.defs import OpSchema
 
 from ..graph.dependencies import dependents, needed_nodes, reads
 from ..graph.inference import infer_model
@@ -16,8 +16,11 @@ _MOST_ROUNDS = 16
 
 
 def expand_functions(model: ModelProto, wrt: Iterable[str], outputs: Iterable[str]) -> ModelProto:
-    """``model`` with every operator that lies between ``wrt`` and ``outputs``, has no rule, and has a function body,
-    replaced by that body; bodies of bodies too.  The names inside are the node's name, a slash, and the body's own."""
+    """Replace operators without a rule by their function bodies, in place, and return ``model``.
+
+    Only those that lie between ``wrt`` and ``outputs``; bodies of bodies too.  The names inside are the node's name, a
+    slash, and the body's own.
+    """
     roots, ends = set(wrt), set(outputs)
     for _ in range(_MOST_ROUNDS):
         chosen = _without_rule(model, roots, ends)
@@ -42,8 +45,8 @@ def expand_functions(model: ModelProto, wrt: Iterable[str], outputs: Iterable[st
 
 def has_function_body(op_type: str, opset: int, domain: str = "") -> bool:
     """Whether the schema of an operator carries a function body at this opset."""
-    schema = find_schema(op_type, opset, domain)
-    return schema is not None and (schema.has_function or schema.has_context_dependent_function)
+    schema: Any = find_schema(op_type, opset, domain)
+    return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
 def _without_rule(model: ModelProto, roots: set[str], ends: set[str]) -> set[str]:
@@ -57,11 +60,11 @@ def _without_rule(model: ModelProto, roots: set[str], ends: set[str]) -> set[str
 
 
 def _body(model: ModelProto, node: NodeProto, types: Mapping[str, TypeProto]) -> FunctionProto | None:
-    for function in model.functions:
-        if (function.domain, function.name) == (node.domain, node.op_type):
-            return function
+    local: dict[tuple[str, str], FunctionProto] = {(f.domain, f.name): f for f in model.functions}
+    if (node.domain, node.op_type) in local:
+        return local[node.domain, node.op_type]
     opset = next((o.version for o in model.opset_import if o.domain == node.domain), 0)
-    schema = find_schema(node.op_type, opset, node.domain)
+    schema: Any = find_schema(node.op_type, opset, node.domain)
     if schema is None:
         return None
     if schema.has_context_dependent_function:
@@ -69,18 +72,22 @@ def _body(model: ModelProto, node: NodeProto, types: Mapping[str, TypeProto]) ->
     versions = [v for v in schema.function_opset_versions if v <= opset]
     if not schema.has_function or not versions:
         return None
-    return FunctionProto.FromString(schema.get_function_with_opset_version(max(versions)))
+    function = FunctionProto()
+    function.ParseFromString(schema.get_function_with_opset_version(max(versions)))
+    return function
 
 
 def _context_body(
-    schema: OpSchema, node: NodeProto, opset: int, types: Mapping[str, TypeProto]
+    schema: Any, node: NodeProto, opset: int, types: Mapping[str, TypeProto]
 ) -> FunctionProto | None:
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
     known = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
     if not versions:
         return None
     text = schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), known)
-    return FunctionProto.FromString(text) if text else None
+    function = FunctionProto()
+    function.ParseFromString(text)
+    return function if text else None
 
 
 def _inline(node: NodeProto, function: FunctionProto) -> list[NodeProto]:
@@ -89,7 +96,7 @@ def _inline(node: NodeProto, function: FunctionProto) -> list[NodeProto]:
     names.update(zip(function.output, node.output, strict=False))
 
     def rename(name: str) -> str:
-        return names.setdefault(name, prefix + name if name else "")
+        return str(names.setdefault(name, prefix + name if name else ""))
 
     given = {a.name: a for a in node.attribute}
     defaults = {a.name: a for a in function.attribute_proto}

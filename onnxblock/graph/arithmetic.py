@@ -27,6 +27,18 @@ def size_of(x: Value, axes: Sequence[int] | None = None) -> Value:
     return op.ReduceProd(op.Gather(shape_of(x), np.array(axes, np.int64)), keepdims=0)
 
 
+def element_count(x: Value, axes: Sequence[int] | Value, like: Value) -> Value | float:
+    """The number of elements of ``x`` along ``axes``, to divide by: a number, or a scalar of the type of ``like``."""
+    op = x.graph.op
+    if not isinstance(axes, Value):
+        if x.shape is not None:
+            sizes = [x.shape[axis] for axis in axes]
+            if all(isinstance(n, int) for n in sizes):
+                return float(np.prod([n for n in sizes if isinstance(n, int)]))
+        axes = x.graph.constant(np.array(axes, np.int64))
+    return cast_like(op.ReduceProd(op.Gather(shape_of(x), axes), keepdims=0), like)
+
+
 def reshape_like(d: Value, x: Value) -> Value:
     """``d`` in the shape of ``x`` (the same number of elements)."""
     if same_shape(d.shape, x.shape):

@@ -14,6 +14,7 @@ from .graph import Graph
 from .load import load
 from .schemas import NEWEST_OPSET
 from .upgrade import raise_opset
+from .weights import detach
 
 MINIMUM_OPSET = 18
 """The engine works at this opset or later; lower models are raised to it."""
@@ -72,7 +73,10 @@ def empty_base(opset_version: int | None = None) -> Iterator[Graph]:
 
 def open_graph(model: ModelProto | str | os.PathLike[str], model_path: str | os.PathLike[str] | None = None) -> Graph:
     """A :class:`Graph` over a copy of ``model``, raised to opset 18 if it is older."""
-    bare, weights = load(model, model_path) if model_path is not None else load(model)
+    if isinstance(model, ModelProto) and model_path is not None:
+        bare, weights = detach(model, os.path.dirname(os.fspath(model_path)) or ".")
+    else:
+        bare, weights = load(model)
     path = model_path if model_path is not None else None if isinstance(model, ModelProto) else model
     return Graph(raise_opset(bare, MINIMUM_OPSET), weights, None if path is None else os.fspath(path))
 

@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
 from onnx.defs import OpSchema
 
 from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
+from .dependencies import inner_names
 from .folding import LARGEST, fold
+from .index import Index
 from .inference import InferenceError, infer_model, infer_node, wrongly_inferred
 from .literals import Literal, literal_dtype
-from .naming import Names
 from .op import Operators
 from .schemas import arrange, find_schema, get_schema
 from .types import FLOATS, Shape, TensorType, numpy_dtype, onnx_dtype, tensor_type
@@ -28,26 +29,32 @@ _INTERNED_BYTES = 4096
 class Graph:
     """A model under construction.
 
-    ``model`` is the live ``onnx.ModelProto``; nodes, inputs and initializers that a block appends to it directly are
-    picked up by :meth:`sync`.  Large weights are stubs in it, their bytes are held by ``weights``.
+    ``model`` is the live ``onnx.ModelProto``, and ``proto`` the ``GraphProto`` in it that is being built; nodes, inputs
+    and initializers that a block appends to it directly are picked up by :meth:`sync`.  Large weights are stubs in it,
+    their bytes are held by ``weights``.
     """
 
     def __init__(self, model: ModelProto, weights: Weights | None = None, path: str | None = None) -> None:
+        self._begin(model, model.graph, Index(infer_model(model)), Weights() if weights is None else weights, path)
+
+    def _begin(self, model: ModelProto, proto: GraphProto, index: Index, weights: Weights, path: str | None) -> None:
         self.model = model
-        self.weights = Weights() if weights is None else weights
+        self.proto = proto
+        self.index = index
+        self.weights = weights
         self.path = path
         self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
         if not self.opset:
             raise InvalidModelError("the model imports no version of the default operator set ai.onnx.")
         self.op = Operators(self)
-        self._names = Names()
-        self._types: dict[str, TypeProto] = infer_model(model)
-        self._tensor_types: dict[str, TensorType | None] = {}
-        self._constants: dict[str, npt.NDArray[Any]] = {}
-        self._constant_protos: dict[str, TensorProto] = {}
-        self._literals: dict[str, Literal] = {}
-        self._interned: dict[tuple[int, tuple[int, ...], bytes], str] = {}
-        self._producers: dict[str, NodeProto] = {}
+        self._names = index.names
+        self._types = index.types
+        self._tensor_types = index.tensor_types
+        self._constants = index.constants
+        self._constant_protos = index.constant_protos
+        self._literals = index.literals
+        self._interned = index.interned
+        self._producers = index.producers
         self._indexed = [0, 0, 0]
         self.sync()
 
@@ -103,7 +110,7 @@ class Graph:
                 f"the model already has a value called {name!r}, so it cannot be a new input.",
                 "Choose another name (target_name=..., labels_name=... of a loss).",
             )
-        self.model.graph.input.append(helper.make_tensor_value_info(name, dtype, shape))
+        self.proto.input.append(helper.make_tensor_value_info(name, dtype, shape))
         self.sync()
         return Value(name, self)
 
@@ -111,7 +118,7 @@ class Graph:
         """A new weight: an initializer under a name of its own (a number is added if ``name`` is taken)."""
         unique = self.unique(name)
         tensor = numpy_helper.from_array(np.ascontiguousarray(array), unique)
-        self.model.graph.initializer.append(tensor)
+        self.proto.initializer.append(tensor)
         self.sync()
         return Value(unique, self)
 
@@ -130,7 +137,7 @@ class Graph:
         if key is not None and key in self._interned:
             return Value(self._interned[key], self)
         name = self._names.unique("constant", scoped=False)
-        self.model.graph.initializer.append(
+        self.proto.initializer.append(
             numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
         )
         self.sync()
@@ -143,7 +150,7 @@ class Graph:
         name = self._names.unique("literal", scoped=False)
         array = np.asarray(content)
         array = array.astype(np.bool_ if array.dtype.kind == "b" else np.float32)
-        self.model.graph.initializer.append(numpy_helper.from_array(array, name))
+        self.proto.initializer.append(numpy_helper.from_array(array, name))
         self.sync()
         self._literals[name] = content
         return Value(name, self)
@@ -184,9 +191,9 @@ class Graph:
         return self._append(helper.make_node(op_type, operands, names, name=names[0], domain=domain, **attributes))
 
     def _append(self, node: NodeProto) -> list[Value]:
-        self.model.graph.node.append(node)
-        self._index_node(self.model.graph.node[-1])
-        self._indexed[2] = len(self.model.graph.node)
+        self.proto.node.append(node)
+        self._index_node(self.proto.node[-1])
+        self._indexed[2] = len(self.proto.node)
         return [Value(name, self) for name in node.output]
 
     def unique(self, name: str) -> str:
@@ -217,7 +224,7 @@ class Graph:
 
     def make_input(self, name: str) -> None:
         """Turn an initializer into an input: what is trained or frozen comes from outside."""
-        graph = self.model.graph
+        graph = self.proto
         for k, tensor in enumerate(graph.initializer):
             if tensor.name == name:
                 graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
@@ -235,17 +242,17 @@ class Graph:
         content = None if node is None or node.op_type != "Constant" or node.domain else _constant_node_value(node)
         if node is None or content is None:
             return False
-        self.model.graph.initializer.append(numpy_helper.from_array(content, name))
-        self.model.graph.node.remove(node)
+        self.proto.initializer.append(numpy_helper.from_array(content, name))
+        self.proto.node.remove(node)
         del self._producers[name]
-        self._indexed = [len(self.model.graph.input), len(self.model.graph.initializer), len(self.model.graph.node)]
+        self._indexed = [len(self.proto.input), len(self.proto.initializer), len(self.proto.node)]
         return True
 
     # -- keeping the index in step with the model
 
     def sync(self) -> None:
         """Index what was appended to ``model`` since the last call; costs nothing when nothing was."""
-        graph = self.model.graph
+        graph = self.proto
         counts = [len(graph.input), len(graph.initializer), len(graph.node)]
         if counts == self._indexed:
             return
@@ -272,7 +279,7 @@ class Graph:
 
     def _index_node(self, node: NodeProto) -> None:
         outputs = [name for name in node.output if name]
-        self._names.take([node.name, *outputs])
+        self._names.take([node.name, *outputs, *inner_names(node)])
         for name in outputs:
             self._producers[name] = node
         if any(name not in self._types for name in outputs):
@@ -394,8 +401,8 @@ class Graph:
 
 
 def _attribute(schema: OpSchema, name: str, given: Any) -> AttributeProto:
-    wanted = schema.attributes[name].type
-    kind = AttributeProto.AttributeType
+    wanted: Any = schema.attributes[name].type
+    kind = OpSchema.AttrType
     try:
         if wanted == kind.FLOAT:
             given = float(given)
@@ -407,7 +414,7 @@ def _attribute(schema: OpSchema, name: str, given: Any) -> AttributeProto:
             given = [int(x) for x in given]
         elif wanted == kind.TENSOR and isinstance(given, (np.ndarray, np.generic)):
             given = numpy_helper.from_array(np.asarray(given), name)
-        made = helper.make_attribute(name, given, attr_type=int(wanted))
+        made = helper.make_attribute(name, given, attr_type=int(wanted.value))
     except (TypeError, ValueError) as error:
         raise BlockBuildError(f"{schema.name}: attribute {name}={given!r} does not fit: {error}") from None
     return made

@@ -17,6 +17,7 @@ from onnx import (
 )
 from onnx.defs import OpSchema
 
+from .dependencies import reads
 from .types import tensor_type
 
 
@@ -84,7 +85,7 @@ def wrongly_inferred(node: NodeProto, opset: int) -> bool:
     if node.op_type in ("AveragePool", "MaxPool", "LpPool") and opset >= 10:
         return "ceil_mode" in attributes and attributes["ceil_mode"].i == 1
     if node.op_type == "ConvTranspose" and "output_padding" in attributes and "auto_pad" in attributes:
-        return attributes["auto_pad"].s.startswith(b"SAME")
+        return bool(attributes["auto_pad"].s.startswith(b"SAME"))
     return node.op_type == "STFT" and "onesided" not in attributes
 
 
@@ -96,8 +97,9 @@ def infer_node(
     opset_imports: object,
 ) -> dict[str, TypeProto]:
     """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit."""
-    known = {name: types[name] for name in node.input if name in types}
-    data = {name: constants[name] for name in node.input if name in constants and not _is_external(constants[name])}
+    read = reads(node)
+    known = {name: types[name] for name in read if name in types}
+    data = {name: constants[name] for name in read if name in constants and not _is_external(constants[name])}
     imports: list[OperatorSetIdProto] = list(opset_imports)  # type: ignore[call-overload]
     return dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
 

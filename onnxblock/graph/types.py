@@ -78,7 +78,8 @@ def dtype_name(dtype: int | None) -> str:
         return "unknown type"
     if dtype == TensorProto.STRING:
         return "string"
-    return {"float": "float32", "double": "float64"}.get(name := TensorProto.DataType.Name(dtype).lower(), name)
+    name = str(TensorProto.DataType.Name(dtype)).lower()
+    return {"float": "float32", "double": "float64"}.get(name, name)
 
 
 def shape_text(shape: Shape) -> str:

@@ -8,8 +8,11 @@ from ..dependencies import needed_nodes, subgraphs
 
 
 def prune(model: ModelProto) -> bool:
-    """Remove 1. nodes that no output depends on, 2. initializers that nothing reads, 3. value infos of what is gone,
-    4. functions that nothing calls, 5. imports of domains that nothing uses.  Inputs stay."""
+    """Remove what is not needed; inputs stay.
+
+    1. Nodes that no output depends on.  2. Initializers that nothing reads.  3. Value infos of what is gone.
+    4. Functions that nothing calls.  5. Imports of domains that nothing uses.
+    """
     graph = model.graph
     nodes, needed = needed_nodes(graph.node, [o.name for o in graph.output])
     changed = len(nodes) < len(graph.node)

@@ -10,14 +10,18 @@ from .value import Operand, Value
 
 if TYPE_CHECKING:
     from .graph import Graph
+    from .op_signatures import Signatures
+else:
+    Signatures = object
 
 
-class Operators:
+class Operators(Signatures):
     """The operators of a graph's opset.
 
     Inputs are positional (values, names, numbers, arrays, None for an absent one), attributes are keywords.  What is an
     attribute in one opset and an input in another can always be given by name.  The result is one :class:`Value`, or a
-    list of them with ``outputs=k`` for k > 1.
+    list of them with ``outputs=k`` for k > 1.  ``op_signatures.pyi`` declares them for editors and type checkers;
+    ``tools/make_stubs.py`` writes it.
     """
 
     def __init__(self, graph: Graph) -> None:

@@ -143,7 +143,7 @@ def _broadcast_axes(wide: Shape, narrow: Shape) -> list[int] | None:
         return None
     added = len(wide) - len(narrow)
     axes = list(range(added))
-    for axis, (w, n) in enumerate(zip(wide[added:], narrow), start=added):
+    for axis, (w, n) in enumerate(zip(wide[added:], narrow, strict=True), start=added):
         if n == 1:
             if w != 1:
                 axes.append(axis)
@@ -155,8 +155,8 @@ def _broadcast_axes(wide: Shape, narrow: Shape) -> list[int] | None:
 def sum_over(d: Value, axes: Sequence[int]) -> Value:
     """The sum over ``axes``, which are dropped.
 
-    1. All leading axes but the last: one product of a row of ones with the matrix.  2. Everything but axis 1 (channels):
-    the trailing axes first, then axis 0.  3. Otherwise ReduceSum.
+    1. All leading axes but the last: one product of a row of ones with the matrix.  2. Everything but axis 1 (the
+    channels): the trailing axes first, then axis 0.  3. Otherwise ReduceSum.
     """
     op, rank = d.graph.op, d.rank
     axes = sorted(axes)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from .types import Shape, TensorType
+from .types import Shape, TensorType, element_type
 
 if TYPE_CHECKING:
     from .graph import Graph
@@ -69,16 +69,24 @@ class Value(str):
         operands = (other, self) if reflected else (self, other)
         return cast(Value, getattr(self.graph.op, op_type)(*operands))
 
-    def __add__(self, other: Any) -> Any:  # type: ignore[override]
+    @overload  # type: ignore[override]
+    def __add__(self, other: Value | Number | np.generic | npt.NDArray[Any]) -> Value: ...
+    @overload
+    def __add__(self, other: str) -> str: ...
+    def __add__(self, other: Any) -> Any:
         return str.__add__(self, other) if _is_text(other) else self._binary("Add", other)
 
+    @overload
+    def __radd__(self, other: Value | Number | np.generic | npt.NDArray[Any]) -> Value: ...
+    @overload
+    def __radd__(self, other: str) -> str: ...
     def __radd__(self, other: Any) -> Any:
         return str.__add__(other, self) if _is_text(other) else self._binary("Add", other, reflected=True)
 
-    def __mul__(self, other: Any) -> Any:  # type: ignore[override]
+    def __mul__(self, other: Any) -> Value:
         return NotImplemented if _is_text(other) else self._binary("Mul", other)
 
-    def __rmul__(self, other: Any) -> Any:  # type: ignore[override]
+    def __rmul__(self, other: Any) -> Value:
         return NotImplemented if _is_text(other) else self._binary("Mul", other, reflected=True)
 
     def __sub__(self, other: Any) -> Value:
@@ -181,9 +189,9 @@ class Value(str):
         """Without the axes of size 1 named in ``axes`` (all of them when none is given)."""
         return self.graph.op.Squeeze(self, np.array(axes, np.int64) if axes else None)
 
-    def cast(self, dtype: int) -> Value:
-        """As another element type (``onnx.TensorProto.DataType``)."""
-        return self.graph.op.Cast(self, to=dtype)
+    def cast(self, dtype: int | npt.DTypeLike) -> Value:
+        """As another element type, an ONNX one (``onnx.TensorProto.DataType``) or as NumPy spells it."""
+        return self.graph.op.Cast(self, to=element_type(dtype))
 
     def _known_rank(self) -> int:
         if self.rank is None:

@@ -63,8 +63,7 @@ def pad_image(x: Value, begin: Value, end: Value, spatial_rank: int) -> Value:
     if all(side is not None and not any(side) for side in sides):
         return x
     op, axes = x.graph.op, np.arange(2, 2 + spatial_rank)
-    y: Value = op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
-    return y
+    return op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
 
 
 def taps(padded: Value, windows: Windows) -> list[Value]:

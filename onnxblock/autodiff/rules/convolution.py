@@ -7,6 +7,7 @@ window it was computed from.
 
 from __future__ import annotations
 
+from functools import partial
 from math import prod
 
 import numpy as np
@@ -30,7 +31,10 @@ from ..rule import RuleContext
 
 @gradient("Conv")
 def conv(g: RuleContext) -> RuleResult:
-    """dx = ConvTranspose(dy, w); dw[m, c, k] = Σ dy[m, o] x[c, o·stride + k·dilation - begin]; db = Σ dy."""
+    """The two adjoints: dx = ConvTranspose(dy, w), dw[m, c, k] = Σ dy[m, o] x[c, o·stride + k·dilation - begin].
+
+    The bias is added to every element of its channel: db = Σ dy.
+    """
     x, w = g.inputs[:2]
     rank, group = _spatial_rank(g), g.attr("group")
     windows = _windows(g, rank, image=x, outputs=g.y)
@@ -43,7 +47,7 @@ def conv(g: RuleContext) -> RuleResult:
 
 @gradient("ConvTranspose")
 def conv_transpose(g: RuleContext) -> RuleResult:
-    """dx = Conv(dy, w); dw[c, m, k] = Σ x[c, i] dy[m, i·stride + k·dilation - begin]; db = Σ dy."""
+    """The two adjoints: dx = Conv(dy, w), dw[c, m, k] = Σ x[c, i] dy[m, i·stride + k·dilation - begin]; db = Σ dy."""
     x, w = g.inputs[:2]
     rank, group = _spatial_rank(g), g.attr("group")
     windows = _windows(g, rank, image=g.y, outputs=x)
@@ -127,21 +131,19 @@ def convolution(image: Value, w: Value, windows: Windows, group: int, rank: int)
         image, pads = pad_image(image, windows.begin, windows.end, rank), [0] * 2 * rank
     else:
         pads = begin + end
-    y: Value = op.Conv(image, w, strides=windows.strides, dilations=windows.dilations, group=group, pads=pads)
-    return y
+    return op.Conv(image, w, strides=windows.strides, dilations=windows.dilations, group=group, pads=pads)
 
 
 def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
     """Adjoint of :func:`convolution` in its image: every output's cotangent spread over its window."""
     op = dy.graph.op
-    options = {"strides": windows.strides, "dilations": windows.dilations, "group": group}
+    transposed = partial(op.ConvTranspose, dy, w, strides=windows.strides, dilations=windows.dilations, group=group)
     begin, end = known_sizes(windows.begin), known_sizes(windows.end)
     if begin is not None and end is not None and min(begin) >= 0:
         pads, rest = [*begin, *(max(n, 0) for n in end)], [max(-n, 0) for n in end]
-        if all(n < max(s, d) for n, s, d in zip(rest, windows.strides, windows.dilations)):
-            dx: Value = op.ConvTranspose(dy, w, pads=pads, output_padding=rest, **options)
-            return dx
-    return pad_image(op.ConvTranspose(dy, w, **options), op.Neg(windows.begin), op.Neg(windows.end), rank)
+        if all(n < max(s, d) for n, s, d in zip(rest, windows.strides, windows.dilations, strict=True)):
+            return transposed(pads=pads, output_padding=rest)
+    return pad_image(transposed(), op.Neg(windows.begin), op.Neg(windows.end), rank)
 
 
 def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
@@ -153,7 +155,7 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     padded = pad_image(image, windows.begin, windows.end, rank)
     if w.is_static:
         return _by_columns(padded, dy, w, windows, group)
-    return _by_exchanged_convolution(padded, dy, w, windows, group, rank)
+    return _by_exchanged_convolution(padded, dy, windows, group, rank)
 
 
 def _by_columns(padded: Value, dy: Value, w: Value, windows: Windows, group: int) -> Value:
@@ -178,7 +180,7 @@ def _channels_before_taps(dw: Value) -> Value:
     return dw.transpose(0, -1, *range(1, dw.rank - 1))
 
 
-def _by_exchanged_convolution(padded: Value, dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
+def _by_exchanged_convolution(padded: Value, dy: Value, windows: Windows, group: int, rank: int) -> Value:
     """One convolution whose batch is the channels, whose channels are the batch, and whose kernel is dy.
 
     Neighbouring taps of dw are ``dilations`` apart, neighbouring elements of dy ``strides``: the two exchange places.

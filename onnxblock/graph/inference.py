@@ -96,7 +96,14 @@ def infer_node(
     constants: Mapping[str, TensorProto],
     opset_imports: object,
 ) -> dict[str, TypeProto]:
-    """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit."""
+    """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit.
+
+    ONNX infers nothing for a deprecated operator.  The only one that runtimes still run, GroupNormalization before
+    opset 21, keeps the type of its input.
+    """
+    if schema.deprecated:
+        kept = types.get(node.input[0]) if schema.name == "GroupNormalization" else None
+        return {} if kept is None else {node.output[0]: kept}
     read = reads(node)
     known = {name: types[name] for name in read if name in types}
     data = {name: constants[name] for name in read if name in constants and not _is_external(constants[name])}

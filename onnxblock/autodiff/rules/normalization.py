@@ -157,7 +157,9 @@ def lrn(g: RuleContext) -> RuleResult:
 
     dx = dy s^-β - 2 α β x m'(dy y / s), m' the adjoint of m: the same mean with its padding the other way round.
     """
-    op, size, beta = g.op, g.attr("size"), g.attr("beta")
+    op, size = g.op, g.attr("size")
+    alpha: float = g.attr("alpha")
+    beta: float = g.attr("beta")
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
 
     def mean(v: Value, first: int, last: int) -> Value:
@@ -165,9 +167,9 @@ def lrn(g: RuleContext) -> RuleResult:
         pads = [first, 0, last, 0]
         return reshape_like(op.AveragePool(channels, kernel_shape=[size, 1], pads=pads, count_include_pad=1), v)
 
-    base: Value = mean(g.x * g.x, before, after) * g.attr("alpha") + g.attr("bias")
+    base: Value = mean(g.x * g.x, before, after) * alpha + g.attr("bias")
     spread = mean(g.dy * g.y / base, after, before)
-    return g.dy * base**-beta - g.x * spread * (2 * g.attr("alpha") * beta)
+    return g.dy * base**-beta - g.x * spread * (2 * alpha * beta)
 
 
 # -- statistics

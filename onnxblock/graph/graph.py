@@ -19,7 +19,7 @@ from .inference import InferenceError, infer_model, infer_node, wrongly_inferred
 from .literals import Literal, literal_dtype
 from .op import Operators
 from .schemas import arrange, find_schema, get_schema
-from .types import FLOATS, Shape, TensorType, numpy_dtype, onnx_dtype, tensor_type
+from .types import FLOATS, Shape, TensorType, element_type, numpy_dtype, onnx_dtype, tensor_type
 from .value import Operand, Value
 from .weights import Weights
 
@@ -103,14 +103,17 @@ class Graph:
 
     # -- adding things
 
-    def input(self, name: str, dtype: int, shape: Shape) -> Value:
-        """A new graph input; raises :class:`BlockBuildError` when the name is taken."""
+    def input(self, name: str, dtype: int | npt.DTypeLike, shape: Shape) -> Value:
+        """A new graph input; raises :class:`BlockBuildError` when the name is taken.
+
+        ``dtype`` is an ONNX element type or a NumPy one; dimensions are numbers, names of varying sizes, or None.
+        """
         if name in self._names:
             raise BlockBuildError(
                 f"the model already has a value called {name!r}, so it cannot be a new input.",
                 "Choose another name (target_name=..., labels_name=... of a loss).",
             )
-        self.proto.input.append(helper.make_tensor_value_info(name, dtype, shape))
+        self.proto.input.append(helper.make_tensor_value_info(name, element_type(dtype), shape))
         self.sync()
         return Value(name, self)
 
@@ -132,8 +135,7 @@ class Graph:
             array = array.astype(numpy_dtype(dtype))
         elif not isinstance(content, (np.ndarray, np.generic)):
             array = array.astype({"f": np.float32, "i": np.int64, "b": np.bool_}[array.dtype.kind])
-        element_type = onnx_dtype(array.dtype)
-        key = (element_type, array.shape, array.tobytes()) if array.nbytes <= _INTERNED_BYTES else None
+        key = (onnx_dtype(array.dtype), array.shape, array.tobytes()) if array.nbytes <= _INTERNED_BYTES else None
         if key is not None and key in self._interned:
             return Value(self._interned[key], self)
         name = self._names.unique("constant", scoped=False)
@@ -221,20 +223,6 @@ class Graph:
         if schema is not None:
             self._infer(node, schema, strict=False, only=name)
         return Value(name, self)
-
-    def make_input(self, name: str) -> None:
-        """Turn an initializer into an input: what is trained or frozen comes from outside."""
-        graph = self.proto
-        for k, tensor in enumerate(graph.initializer):
-            if tensor.name == name:
-                graph.input.append(helper.make_tensor_value_info(name, tensor.data_type, list(tensor.dims)))
-                del graph.initializer[k]
-                break
-        else:
-            raise UnknownNameError(f"the graph has no initializer {name!r}.")
-        self._constants.pop(name, None)
-        self._constant_protos.pop(name, None)
-        self._indexed[:2] = [len(graph.input), len(graph.initializer)]
 
     def lift_constant(self, name: str) -> bool:
         """Turn the Constant node that makes ``name`` into an initializer; False where there is none."""

@@ -99,6 +99,11 @@ def onnx_dtype(dtype: npt.DTypeLike) -> int:
     return int(helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
 
+def element_type(dtype: int | npt.DTypeLike) -> int:
+    """An ONNX element type, given as such or as NumPy spells it."""
+    return int(dtype) if isinstance(dtype, int) else onnx_dtype(dtype)
+
+
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are certainly equal: same rank, and every dimension the same number or the same symbol."""
     return a is not None and b is not None and len(a) == len(b) and all(p == q and p is not None for p, q in zip(a, b))

@@ -1,0 +1,193 @@
+"""Training models: their interface, their determinism, and that building stays cheap as graphs grow."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import artifacts
+import onnxblock
+from onnxblock.errors import BlockBuildError, ParameterError, UnknownNameError, UnsupportedOperatorError
+
+
+def mlp(layers: int = 2, width: int = 4, batch: int | str = "batch") -> onnx.ModelProto:
+    """Gemm and Relu in turn, from ``x`` to ``y``."""
+    rng = np.random.default_rng(0)
+    nodes, weights, last = [], [], "x"
+    for k in range(layers):
+        weights += [
+            numpy_helper.from_array((rng.standard_normal((width, width)) / width).astype(np.float32), f"w{k}"),
+            numpy_helper.from_array(np.zeros(width, np.float32), f"b{k}"),
+        ]
+        nodes += [helper.make_node("Gemm", [last, f"w{k}", f"b{k}"], [f"h{k}"], name=f"gemm{k}", transB=1)]
+        nodes += [helper.make_node("Relu", [f"h{k}"], [f"a{k}"], name=f"relu{k}")]
+        last = f"a{k}"
+    nodes.append(helper.make_node("Identity", [last], ["y"], name="out"))
+    graph = helper.make_graph(
+        nodes,
+        "mlp",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [batch, width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [batch, width])],
+        weights,
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+
+
+def generate(model: onnx.ModelProto, folder: Path, **options: object) -> artifacts.Artifacts:
+    settings: dict[str, object] = {
+        "loss": artifacts.LossType.MSELoss,
+        "optimizer": artifacts.OptimType.AdamW,
+        "artifact_directory": folder,
+    }
+    return artifacts.generate_artifacts(model, **{**settings, **options})  # type: ignore[arg-type]
+
+
+def names(values: object) -> list[str]:
+    return [v.name for v in values]  # type: ignore[attr-defined]
+
+
+def test_inputs_and_outputs_are_in_the_order_of_the_contract(tmp_path: Path) -> None:
+    made = generate(mlp(), tmp_path, requires_grad=["w0", "b1"], frozen_params=["w1"])
+    training = onnx.load(made.training_model)
+    assert names(training.graph.input) == [
+        "x",
+        "target",
+        "w0",
+        "w1",
+        "b1",
+        "w0_grad.accumulation.buffer",
+        "b1_grad.accumulation.buffer",
+        "lazy_reset_grad",
+    ]
+    assert names(training.graph.output)[1:] == [
+        "w0_grad.accumulation.out",
+        "w0.accumulated_grad",
+        "b1_grad.accumulation.out",
+        "b1.accumulated_grad",
+    ]
+    evaluation = onnx.load(made.eval_model)
+    assert names(evaluation.graph.input) == ["x", "target", "w0", "w1", "b1"]
+    assert names(evaluation.graph.output) == names(training.graph.output)[:1]
+    assert training.ir_version == evaluation.ir_version
+    assert {o.domain for o in training.opset_import} == {"", "com.microsoft"}
+    assert {o.domain for o in evaluation.opset_import} == {""}
+    loss = training.graph.output[0].type.tensor_type
+    assert loss.HasField("shape")
+    assert len(loss.shape.dim) == 0
+
+
+def test_everything_is_the_same_the_second_time_and_in_another_process(tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("first", "second", "third")]
+    model = tmp_path / "model.onnx"
+    onnx.save(mlp(), model)
+    for folder in folders[:2]:
+        generate(onnx.load(model), folder)
+    script = (
+        "import sys, artifacts; artifacts.generate_artifacts(sys.argv[1], loss=artifacts.LossType.MSELoss, "
+        "optimizer=artifacts.OptimType.AdamW, artifact_directory=sys.argv[2])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(model), str(folders[2])], capture_output=True, text=True, check=True
+    )
+    assert (done.stdout, done.stderr) == ("", "")
+    for name in ("training_model.onnx", "eval_model.onnx", "optimizer_model.onnx", "checkpoint"):
+        first, second, third = ((folder / name).read_bytes() for folder in folders)
+        assert first == second == third, name
+
+
+class Chain(onnxblock.ForwardBlock):
+    def __init__(self, length: int) -> None:
+        self.blocks = [onnxblock.blocks.Neg() for _ in range(length)]
+
+    def build(self, x: str) -> str:
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def seconds_per(count: int, run: object) -> float:
+    best = float("inf")
+    for _ in range(3):
+        start = time.perf_counter()
+        run()  # type: ignore[operator]
+        best = min(best, time.perf_counter() - start)
+    return best / count
+
+
+def test_building_costs_the_same_per_block_however_many_there_are() -> None:
+    def build(length: int) -> None:
+        with onnxblock.base(mlp()):
+            Chain(length)("y")
+
+    build(10)
+    few, many = (seconds_per(n, lambda n=n: build(n)) for n in (100, 1600))
+    assert many < 3 * few
+
+
+def test_generation_costs_the_same_per_node_however_many_there_are(tmp_path: Path) -> None:
+    few, many = (seconds_per(n, lambda n=n: generate(mlp(n // 2), tmp_path)) for n in (500, 8000))
+    assert many < 3 * few
+
+
+def test_requires_grad_with_a_typo_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"no weight 'w9'.*Did you mean 'w\d'"):
+        generate(mlp(), tmp_path, requires_grad=["w9"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_problem_with_parameters_is_listed_at_once(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError) as caught:
+        generate(mlp(), tmp_path, requires_grad=["w0", "nope"], frozen_params=["w0", "neither"])
+    for text in ("'nope'", "'neither'", "'w0' is both"):
+        assert text in str(caught.value)
+
+
+def test_unknown_outputs_are_listed_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UnknownNameError) as caught:
+        generate(mlp(), tmp_path, additional_output_names=["a7"], loss_input_names=["z"])
+    assert "'a7'" in str(caught.value)
+    assert "'z'" in str(caught.value)
+
+
+def test_a_loss_that_is_not_one_number_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BlockBuildError, match="one number"):
+        generate(mlp(batch=3), tmp_path, loss=None)
+
+
+def test_all_operators_without_a_gradient_are_listed(tmp_path: Path) -> None:
+    model = mlp()
+    for name in ("first", "second"):
+        model.graph.node.append(helper.make_node("Foreign", ["y"], [name], name=f"node_{name}", domain="my.domain"))
+    model.graph.node.append(helper.make_node("Add", ["first", "second"], ["z"]))
+    model.graph.output[0].name = "z"
+    model.opset_import.append(helper.make_opsetid("my.domain", 1))
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        generate(model, tmp_path)
+    for text in ("node_first", "node_second", "my.domain", "'w0'"):
+        assert text in str(caught.value)
+
+
+def test_the_summary_says_what_is_trained_and_why(tmp_path: Path) -> None:
+    text = str(generate(mlp(), tmp_path, requires_grad=["w0"], frozen_params=["w1"]))
+    for part in ("trained: 1 weight, 16 elements", "w0", "frozen as asked", "not in requires_grad", "checkpoint"):
+        assert part in text
+
+
+def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
+    (tmp_path / "temp.onnx").write_text("mine")
+    generate(mlp(), tmp_path)
+    assert (tmp_path / "temp.onnx").read_text() == "mine"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "checkpoint",
+        "eval_model.onnx",
+        "optimizer_model.onnx",
+        "temp.onnx",
+        "training_model.onnx",
+    ]

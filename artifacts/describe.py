@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from onnx import ModelProto, TypeProto, ValueInfoProto
-from onnxblock.graph.inplace import in_place_safe
+from onnxblock.graph.inplace import InPlace
 
 from onnxblock import names
 from onnxblock.errors import InvalidModelError
@@ -37,6 +37,7 @@ def describe_training(
 ) -> Manifest:
     """The manifest of the training model."""
     model, choice = models.training, models.choice
+    in_place = InPlace(model)
     owner: dict[str, tuple[InputRole, str | None]] = {names.LAZY_RESET_GRAD: ("reset", None)}
     made: dict[str, tuple[OutputRole, str | None]] = {models.outputs[0]: ("loss", None)}
     pairs = []
@@ -45,11 +46,11 @@ def describe_training(
         owner[buffer] = ("gradient_buffer", name)
         made[names.gradient_flag(name)] = ("gradient_flag", name)
         made[out] = ("accumulated_gradient", name)
-        pairs.append(StatePair(buffer, out, in_place_safe(model, buffer, out), Initial("zeros")))
+        pairs.append(StatePair(buffer, out, in_place.is_safe(buffer, out), Initial("zeros")))
     for name in choice.statistics:
         out = names.updated_statistic(name)
         made[out] = ("statistic", name)
-        pairs.append(StatePair(name, out, in_place_safe(model, name, out), Initial("parameter", parameter=name)))
+        pairs.append(StatePair(name, out, in_place.is_safe(name, out), Initial("parameter", parameter=name)))
     owner.update(_parameter_roles(models))
     return Manifest(
         kind="training",
@@ -90,6 +91,7 @@ def describe_optimizer(
     }
     made: dict[str, tuple[OutputRole, str | None]] = {}
     pairs = []
+    in_place = InPlace(model)
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
     for name in models.choice.trainable:
@@ -107,7 +109,7 @@ def describe_optimizer(
                 owner[state] = ("moment", name)
                 made[out] = ("moment", name)
                 initial = Initial("zeros")
-            pairs.append(StatePair(state, out, in_place_safe(model, state, out), initial))
+            pairs.append(StatePair(state, out, in_place.is_safe(state, out), initial))
     for value in model.graph.output:
         made.setdefault(value.name, ("updated", None))
     return Manifest(

@@ -16,6 +16,17 @@ def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
             yield from attribute.graphs
 
 
+def inner_names(node: NodeProto) -> Iterator[str]:
+    """Every name given to a value or a node inside the bodies of ``node``."""
+    for body in subgraphs(node):
+        yield from (v.name for v in body.input)
+        yield from (t.name for t in body.initializer)
+        for inner in body.node:
+            yield inner.name
+            yield from inner.output
+            yield from inner_names(inner)
+
+
 def captured(graph: GraphProto) -> set[str]:
     """The outer values that a body reads, those of nested bodies included."""
     local = {v.name for v in graph.input} | {t.name for t in graph.initializer}

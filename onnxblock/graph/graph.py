@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, helper, numpy_helper
+from onnx.checker import ValidationError
 from onnx.defs import OpSchema
 
 from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
@@ -139,9 +140,7 @@ class Graph:
         if key is not None and key in self._interned:
             return Value(self._interned[key], self)
         name = self._names.unique("constant", scoped=False)
-        self.proto.initializer.append(
-            numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name)
-        )
+        self.proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         self.sync()
         if key is not None:
             self._interned[key] = name
@@ -355,7 +354,7 @@ class Graph:
     def _infer(self, node: NodeProto, schema: OpSchema, strict: bool, only: str | None = None) -> None:
         try:
             found = infer_node(schema, node, self._types, self._constant_protos, self.model.opset_import)
-        except (InferenceError, RuntimeError, ValueError) as error:
+        except (InferenceError, ValidationError, RuntimeError, ValueError) as error:
             if not strict or any(name and name not in self._types for name in node.input):
                 return
             raise BlockBuildError(

@@ -1,0 +1,29 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytest.importorskip("sklearn", reason="the demo needs the extra 'demo'")
+
+
+def test_digits(tmp_path):
+    """The demo reaches its accuracy, exports a model, draws a picture and writes nowhere else."""
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", ROOT / "examples" / "digits.py", "--out", out],
+        cwd=elsewhere,
+        env={"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "says a plain InferenceSession" in ran.stdout
+    assert {"digits.onnx", "loss.png", "checkpoint"} <= {path.name for path in out.iterdir()}
+    assert (out / "loss.png").read_bytes().startswith(b"\x89PNG")
+    assert not list(elsewhere.iterdir())

@@ -73,6 +73,9 @@ def expand_like(d: Value, x: Value) -> Value:
     """``d`` broadcast to the shape of ``x``."""
     if same_shape(d.shape, x.shape):
         return d
+    if x.is_static and x.shape is not None and 0 in x.shape:
+        # onnxruntime's optimizer drops an Expand to nothing.
+        return d.graph.constant(np.zeros([int(n or 0) for n in x.shape]), d.dtype)
     return with_shape_of(x.graph.op.Expand(d, shape_of(x)), x)
 
 

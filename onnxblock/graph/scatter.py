@@ -5,6 +5,8 @@ The CPU provider refuses to reduce float16 and bfloat16, so those pass through f
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from onnx import TensorProto, helper
 
@@ -66,11 +68,25 @@ def scatter_along(x: Value, indices: Value, d: Value, axis: int, reduction: str 
     return reshape_like(op.Transpose(total, perm=[1, 0, 2]), x)
 
 
-def scatter_flat(x: Value, positions: Value, d: Value) -> Value:
-    """Zeros of the shape of ``x``, with the vector ``d`` at distinct ``positions`` counted in row-major order."""
+def scatter_flat(x: Value, positions: Value, d: Value, reduction: str = "none") -> Value:
+    """Zeros of the shape of ``x``, with the vector ``d`` at ``positions`` counted in row-major order.
+
+    The positions are distinct, or ``reduction`` is ``"add"``.
+    """
     op = x.graph.op
     flat = zeros(op.Reshape(size_of(x), [1]), x)
-    return reshape_like(scatter_nd(flat, op.Reshape(positions, [-1, 1]), d, "none"), x)
+    return reshape_like(scatter_nd(flat, op.Reshape(positions, [-1, 1]), d, reduction), x)
+
+
+def move_back(x: Value, d: Value, move: Callable[[Value], Value], reduction: str = "none") -> Value:
+    """The adjoint of an operator that only moves elements: ``d`` is what came of ``x``.
+
+    ``move`` applies the operator to the positions of the elements, int64 in the shape of ``x``, so the adjoint follows
+    whatever it does.  Where it copies elements, ``reduction`` must be ``"add"``.
+    """
+    op = x.graph.op
+    positions = op.Reshape(op.Range(0, size_of(x), 1), shape_of(x), allowzero=1)
+    return scatter_flat(x, move(positions), op.Reshape(d, [-1]), reduction)
 
 
 def _pad_around(x: Value, index: int, d: Value, axis: int) -> Value:

@@ -1,0 +1,52 @@
+"""The inputs that a loss adds to the model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from ..errors import BlockBuildError
+from ..graph.types import FLOATS, Shape, dtype_name
+from ..graph.value import Value
+
+Weights: TypeAlias = "npt.NDArray[Any] | Sequence[float] | float | None"
+"""Fixed weights of a loss: anything NumPy takes for an array of numbers, or None for none."""
+
+
+def target_like(prediction: Value, name: str) -> Value:
+    """A new input with the element type and shape of ``prediction``.
+
+    Raises :class:`BlockBuildError` when the name is taken, or ``prediction`` is not a float tensor.
+    """
+    return prediction.graph.input(name, float_dtype(prediction), prediction.shape)
+
+
+def labels_for(scores: Value, name: str, axis: int) -> Value:
+    """A new int64 input with the shape of ``scores`` without the axis of the classes."""
+    shape: Shape = scores.shape
+    if shape is not None:
+        shape = (*shape[:axis], *shape[axis + 1 :])
+    return scores.graph.input(name, TensorProto.INT64, shape)
+
+
+def float_dtype(value: Value) -> int:
+    """The element type of a float tensor, float32 where it is unknown; raises :class:`BlockBuildError` for others."""
+    if value.dtype is None:
+        return TensorProto.FLOAT
+    if value.dtype not in FLOATS:
+        raise BlockBuildError(
+            f"a loss needs a float tensor, but {str(value)!r} is {dtype_name(value.dtype)}.",
+            "Name another output, or cast it first: blocks.Cast(to=onnx.TensorProto.FLOAT)(value).",
+        )
+    return value.dtype
+
+
+def weights_like(weights: Weights, value: Value) -> Value | None:
+    """``weights`` as a constant in the element type of ``value``."""
+    if weights is None:
+        return None
+    return value.graph.constant(np.asarray(weights, np.float64), float_dtype(value))

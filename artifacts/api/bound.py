@@ -1,0 +1,156 @@
+"""A session whose memory is bound once: from step to step only the user's arrays change."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from artifacts.manifest import Input, Manifest, Output, StatePair
+from onnxblock.checkpoint import ElementType
+from onnxblock.errors import OnnxBlockError
+
+from .feeds import STRING, UserInput, checked, unwrap, wrap
+from .session import runtime, silent_run_options
+from .storage import Array
+
+
+class BoundModel:
+    """A model with its parameters and states bound to arrays.
+
+    Each array is bound in place, so a run reads and writes the memory that the state shows.  A state whose output
+    must not be bound onto its own input gets a second buffer: either the result is copied back, where others hold the
+    array, or the two buffers take turns.
+    """
+
+    def __init__(self, session: Any, path: str | os.PathLike[str], manifest: Manifest) -> None:
+        self.path = os.fspath(path)
+        self.manifest = manifest
+        self.user_inputs = [UserInput(port) for port in manifest.inputs_of("user")]
+        self.user_outputs = [port.name for port in manifest.outputs_of("loss", "user")]
+        self._session = session
+        self._binding = session.io_binding()
+        self._run_options = silent_run_options()
+        self._ortvalue_type = runtime().OrtValue
+        self._bound: dict[str, tuple[Array, Any]] = {}
+        self._targets: dict[str, Array] = {}
+        self._after: list[Callable[[], None]] = []
+        self._pairs = {pair.input: pair for pair in manifest.state}
+        # I/O binding takes no strings
+        self._takes_strings = any(port.type_name == STRING for port in self.user_inputs)
+        for name in self.user_outputs:  # first, so that the run's results start with them
+            self._binding.bind_output(name)
+
+    def bind(self, name: str, array: Array, of: ElementType, replace: Callable[[Array], None] | None = None) -> None:
+        """Bind an input to the memory of ``array`` for all runs to come; a state's next value goes there too.
+
+        ``replace`` is called after a run with the array that then holds the state, when two buffers take turns;
+        without it the state stays in ``array``.
+        """
+        self._bind_input(name, array, of)
+        pair = self._pairs.get(name)
+        if pair is None:
+            return
+        if pair.in_place and not self._takes_strings:
+            self.bind_output(pair.output, array, of)
+            return
+        spare = np.empty_like(array)
+        self.bind_output(pair.output, spare, of)
+        if replace is None:
+            self._after.append(lambda: np.copyto(array, spare))
+        else:
+            self._after.append(self._taking_turns(pair, array, spare, of, replace))
+
+    def bind_output(self, name: str, array: Array, of: ElementType) -> None:
+        """Bind an output to the memory of ``array`` for all runs to come."""
+        self._targets[name] = array
+        self._binding.bind_ortvalue_output(name, wrap(array, of))
+
+    def _bind_input(self, name: str, array: Array, of: ElementType) -> None:
+        value = wrap(array, of)
+        self._bound[name] = (array, value)
+        self._binding.bind_ortvalue_input(name, value)
+
+    def _taking_turns(
+        self, pair: StatePair, array: Array, spare: Array, of: ElementType, replace: Callable[[Array], None]
+    ) -> Callable[[], None]:
+        current, following = array, spare
+
+        def turn() -> None:
+            nonlocal current, following
+            current, following = following, current
+            self._bind_input(pair.input, current, of)
+            self.bind_output(pair.output, following, of)
+            replace(current)
+
+        return turn
+
+    def run(self, values: Sequence[Any] = ()) -> Any:
+        """Run with the user's arrays or OrtValues.
+
+        Returns:
+            One result, or a tuple of several: arrays, or OrtValues when only OrtValues were given.
+
+        Raises:
+            FeedError: the values do not fit the inputs.
+            OnnxBlockError: the run failed.
+        """
+        wrapped = [isinstance(value, self._ortvalue_type) for value in values]
+        ready = checked(self.user_inputs, values, wrapped)
+        if self._takes_strings:
+            return self._run_unbound(ready)
+        for port, value, is_wrapped in zip(self.user_inputs, ready, wrapped, strict=True):
+            assert port.element_type is not None
+            self._binding.bind_ortvalue_input(port.name, value if is_wrapped else wrap(value, port.element_type))
+        for name in self.user_outputs:
+            self._binding.bind_output(name)
+        try:
+            self._session.run_with_iobinding(self._binding, self._run_options)
+        except Exception as error:
+            raise self._failure(error, ready) from error
+        for action in self._after:
+            action()
+        results = self._binding.get_outputs_as_ortvaluevector()
+        as_ortvalues = bool(wrapped) and all(wrapped)
+        return _one_or_all(
+            [
+                self._ortvalue_type(results[k]) if as_ortvalues else unwrap(results[k])
+                for k in range(len(self.user_outputs))
+            ]
+        )
+
+    def _run_unbound(self, values: Sequence[Any]) -> Any:
+        feeds = {name: array for name, (array, _) in self._bound.items()}
+        feeds |= {port.name: value for port, value in zip(self.user_inputs, values, strict=True)}
+        try:
+            results = self._session.run([*self.user_outputs, *self._targets], feeds, self._run_options)
+        except Exception as error:
+            raise self._failure(error, values) from error
+        count = len(self.user_outputs)
+        for target, result in zip(self._targets.values(), results[count:], strict=True):
+            np.copyto(target, result)
+        for action in self._after:
+            action()
+        return _one_or_all(results[:count])
+
+    def _failure(self, error: Exception, values: Sequence[Any]) -> OnnxBlockError:
+        fed = ", ".join(
+            f"{port.name} {list(value.shape if isinstance(value, np.ndarray) else value.shape())}"
+            for port, value in zip(self.user_inputs, values, strict=True)
+        )
+        return OnnxBlockError(
+            f"running {self.path} failed: {str(error).strip()}",
+            f"Check that the sizes of the inputs agree with each other: {fed}." if fed else None,
+        )
+
+
+def single(port: Input | Output | None, dtype: type[np.generic]) -> Array:
+    """An array of one element in the shape of ``port``, [1] if that is unknown."""
+    shape = None if port is None else port.shape
+    return np.zeros((1,) if shape is None else (1,) * len(shape), dtype)
+
+
+def _one_or_all(results: list[Any]) -> Any:
+    return results[0] if len(results) == 1 else tuple(results)

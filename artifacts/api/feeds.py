@@ -1,0 +1,113 @@
+"""Arrays on their way into a model: checked against its inputs, wrapped without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from artifacts.manifest import Dimension, Input
+from onnxblock.checkpoint import ElementType, element_type_of
+from onnxblock.errors import FeedError
+
+from .interface import type_name
+from .session import runtime
+from .storage import Array
+
+STRING = "string"
+
+
+class UserInput:
+    """An input that the user feeds: what arrays fit it."""
+
+    def __init__(self, port: Input) -> None:
+        self.name = port.name
+        self.shape = port.shape
+        self.type_name = port.dtype
+        self.element_type: ElementType | None = None if port.dtype == STRING else element_type_of(port.dtype)
+        self._dtype = np.dtype(object) if self.element_type is None else self.element_type.dtype()
+
+    def array(self, value: Any) -> Array | str:
+        """``value`` as a contiguous array of the right dtype and shape, or what is wrong with it.
+
+        Arrays must have the dtype of the input; lists and numbers take it.
+        """
+        if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+            array = np.asarray(value, order="C")
+        else:
+            try:
+                array = np.asarray(value, self._dtype, order="C")
+            except (TypeError, ValueError) as error:
+                return f"{self.name!r} cannot be made of what was given: {error}"
+        if array.dtype != self._dtype and not (self.element_type is None and array.dtype.kind in "UO"):
+            return f"{self.name!r} is {self._text(self.shape)}, the array given is {array.dtype}{list(array.shape)}"
+        return array if self._fits(array.shape) else self._misfit(array.shape)
+
+    def ortvalue(self, value: Any) -> Any | str:
+        """``value``, an OrtValue, if its type and shape fit; otherwise what is wrong with it."""
+        given = type_name(value.data_type())
+        if given != self.type_name:
+            return f"{self.name!r} is {self._text(self.shape)}, the OrtValue given is {given}{list(value.shape())}"
+        return value if self._fits(value.shape()) else self._misfit(value.shape())
+
+    def _fits(self, shape: Sequence[int]) -> bool:
+        expected = self.shape
+        if expected is None:
+            return True
+        return len(shape) == len(expected) and all(
+            not isinstance(want, int) or want == have for want, have in zip(expected, shape, strict=True)
+        )
+
+    def _misfit(self, shape: Sequence[int]) -> str:
+        return f"{self.name!r} is {self._text(self.shape)}, what was given has shape {list(shape)}"
+
+    def _text(self, shape: Sequence[Dimension] | None) -> str:
+        if shape is None:
+            return f"{self.type_name} of any shape"
+        return f"{self.type_name}[{', '.join('?' if d is None else str(d) for d in shape)}]"
+
+
+def checked(inputs: Sequence[UserInput], values: Sequence[Any], is_ortvalue: Sequence[bool]) -> list[Any]:
+    """The arrays and OrtValues to bind.
+
+    Raises:
+        FeedError: there are too few or too many, or some do not fit; all are listed.
+    """
+    if len(values) != len(inputs):
+        raise FeedError(
+            f"the model takes {len(inputs)} inputs, {len(values)} were given",
+            f"Give them in this order: {', '.join(i.name for i in inputs) or '(none)'}.",
+        )
+    ready = [
+        port.ortvalue(value) if wrapped else port.array(value)
+        for port, value, wrapped in zip(inputs, values, is_ortvalue, strict=True)
+    ]
+    problems = [item for item in ready if isinstance(item, str)]
+    if problems:
+        raise FeedError(
+            "the arrays do not fit the model's inputs:\n    " + "\n    ".join(problems),
+            "Convert them with array.astype(…) or array.reshape(…).",
+        )
+    return ready
+
+
+def wrap(array: Array, of: ElementType) -> Any:
+    """An OrtValue that shares the memory of a contiguous array; the caller keeps the array alive."""
+    make = runtime().OrtValue
+    if not of.extension:
+        return make.ortvalue_from_numpy(array)
+    return make.ortvalue_from_numpy_with_onnx_type(array.view(of.storage), of.number)
+
+
+def unwrap(value: Any) -> Array:
+    """The content of a tensor OrtValue on the CPU as an array."""
+    kind = type_name(value.data_type())
+    if kind == STRING or not element_type_of(kind).extension:
+        array: Array = value.numpy()
+        return array
+    of = element_type_of(kind)
+    shape = value.shape()
+    data = ctypes.string_at(value.data_ptr(), of.nbytes(shape)) if of.nbytes(shape) else b""
+    return np.frombuffer(bytearray(data), of.dtype()).reshape(of.array_shape(shape))

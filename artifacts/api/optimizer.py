@@ -1,0 +1,153 @@
+"""Optimizer steps on the parameters of a module."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from artifacts.manifest import Input, InputRole
+from onnxblock.checkpoint import OptimizerGroup, element_type_of
+from onnxblock.errors import OnnxBlockError
+
+from .bound import BoundModel, single
+from .compatibility import require_fit, require_same_generation
+from .interface import read_interface
+from .module import Module
+from .moments import Moment, array_of, moments_of, prepare, replace
+from .sequences import SequenceModel
+from .session import open_session
+from .storage import Array, data_of, gradient_of
+
+DEFAULT_LEARNING_RATE = 0.001
+
+
+class Optimizer:
+    """Updates the parameters of a module from their accumulated gradients.
+
+    The number of completed steps, the moments and the learning rate belong to the module's state: they are saved with
+    ``include_optimizer_state=True`` and restored.
+
+    Args:
+        optimizer_uri: the optimizer model.
+        module: the module whose parameters are trained.
+
+    Raises:
+        InvalidModelError: the file is missing or cannot be loaded.
+        ArtifactMismatchError: it does not belong to the module's files.
+        CheckpointError: the state holds moments that do not fit this optimizer.
+    """
+
+    def __init__(self, optimizer_uri: str | os.PathLike[str], module: Module) -> None:
+        self._storage = module.state.storage
+        self._path = os.fspath(optimizer_uri)
+        self._session = open_session(optimizer_uri, module.session_options, module.providers)
+        self._manifest = read_interface(self._session, optimizer_uri, "optimizer", self._storage)
+        require_same_generation(module.manifest, module.train_path, self._manifest, optimizer_uri)
+        require_fit(self._manifest, optimizer_uri, self._storage)
+        self._trained = [port.name for port in module.manifest.inputs_of("parameter")]
+        self._learning_rate = single(self._port("learning_rate"), np.float32)
+        self._step = single(self._port("step"), np.int64)
+        self._run: Callable[[], bool] | None = None
+        if self._storage.optimizer is None:
+            self._storage.optimizer = OptimizerGroup()
+        self._group = self._storage.optimizer
+        if not self._storage.nominal:
+            self._run = self._bind()
+
+    def _port(self, role: InputRole) -> Input | None:
+        return next(iter(self._manifest.inputs_of(role)), None)
+
+    def _bind(self) -> Callable[[], bool]:
+        """Bind the model to the state's arrays; gives what does one step and tells whether it was done."""
+        moments = moments_of(self._manifest, self._trained, self._storage)
+        prepare(self._group, moments, self._storage)
+        scalars = {
+            port.name: array
+            for port, array in ((self._port("learning_rate"), self._learning_rate), (self._port("step"), self._step))
+            if port is not None
+        }
+        if self._manifest.inputs_of("parameters"):
+            return self._bind_sequences(moments, scalars)
+        return self._bind_tensors(moments, scalars)
+
+    def _bind_tensors(self, moments: Sequence[Moment], scalars: dict[str, Array]) -> Callable[[], bool]:
+        model = BoundModel(self._session, self._path, self._manifest)
+        for name, array in scalars.items():
+            model.bind(name, array, element_type_of(array.dtype))
+        for port in self._manifest.inputs_of("parameter"):
+            stored = self._storage.parameter(port.name)
+            model.bind(port.name, data_of(stored), stored.element_type)
+        for port in self._manifest.inputs_of("gradient"):
+            stored = self._storage.parameter(port.parameter or "")
+            model.bind(port.name, gradient_of(stored), stored.element_type)
+        for moment in moments:
+            model.bind(
+                moment.input,
+                array_of(self._group, moment),
+                moment.element_type,
+                partial(replace, self._group, moment),
+            )
+        flags = []
+        for output in self._manifest.outputs_of("updated"):
+            flags.append(single(output, np.bool_))
+            model.bind_output(output.name, flags[-1], element_type_of("bool"))
+
+        def run() -> bool:
+            model.run()
+            return all(flag.all() for flag in flags)
+
+        return run
+
+    def _bind_sequences(self, moments: Sequence[Moment], scalars: dict[str, Array]) -> Callable[[], bool]:
+        stored = [self._storage.parameter(name) for name in self._trained]
+        sequences: dict[str, list[Array]] = {}
+        for port in self._manifest.inputs_of("parameters"):
+            sequences[port.name] = [data_of(parameter) for parameter in stored]
+        for port in self._manifest.inputs_of("gradients"):
+            sequences[port.name] = [gradient_of(parameter) for parameter in stored]
+        for moment in moments:
+            sequences.setdefault(moment.input, []).append(array_of(self._group, moment))
+        return SequenceModel(self._session, self._path, self._manifest, sequences, scalars).run
+
+    def step(self) -> None:
+        """Update the parameters once.  Gradients stay as they are: call ``module.lazy_reset_grad()``.
+
+        Raises:
+            CheckpointError: the state is nominal and has no data yet.
+            OnnxBlockError: the run failed.
+        """
+        if self._run is None:
+            self._run = self._bind()
+        self._learning_rate[...] = self.get_learning_rate()
+        self._step[...] = self._group.step + 1
+        if self._run():
+            self._group.step += 1
+
+    def set_learning_rate(self, learning_rate: float) -> None:
+        """Set the learning rate of the steps to come.
+
+        Raises:
+            OnnxBlockError: it is not a finite number.
+        """
+        value = float(learning_rate)
+        if not math.isfinite(value):
+            raise OnnxBlockError(f"the learning rate {value} is not finite", "Give a finite number.")
+        self._storage.extras.learning_rate = value
+
+    def get_learning_rate(self) -> float:
+        """The learning rate of the next step; 0.001 unless it was set."""
+        value = self._storage.extras.learning_rate
+        return DEFAULT_LEARNING_RATE if value is None else value
+
+    @property
+    def completed_steps(self) -> int:
+        """Steps done so far, those before a checkpoint was loaded included."""
+        return self._group.step
+
+    def set_initial_learning_rate(self, learning_rate: float) -> None:
+        """Record the learning rate that a schedule starts from, for the checkpoint."""
+        self._group.initial_learning_rate = float(learning_rate)

@@ -1,0 +1,114 @@
+"""Opening models with onnxruntime, on the device that is asked for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from onnxblock.errors import InvalidModelError, RuntimeUnavailableError, did_you_mean
+
+Provider = str | tuple[str, dict[str, Any]]
+"""An execution provider of onnxruntime, with options if any."""
+
+_FATAL = 4
+_CPU = "CPUExecutionProvider"
+_PROVIDERS = {
+    "cpu": _CPU,
+    "cuda": "CUDAExecutionProvider",
+    "tensorrt": "TensorrtExecutionProvider",
+    "rocm": "ROCMExecutionProvider",
+    "migraphx": "MIGraphXExecutionProvider",
+    "dml": "DmlExecutionProvider",
+    "coreml": "CoreMLExecutionProvider",
+    "openvino": "OpenVINOExecutionProvider",
+    "qnn": "QNNExecutionProvider",
+    "webgpu": "WebGpuExecutionProvider",
+    "xnnpack": "XnnpackExecutionProvider",
+    "cann": "CANNExecutionProvider",
+}
+_WITH_DEVICE_ID = {"cuda", "tensorrt", "rocm", "migraphx", "dml", "cann"}
+
+
+def runtime() -> ModuleType:
+    """The package onnxruntime.
+
+    Raises:
+        RuntimeUnavailableError: it is not installed.
+    """
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise RuntimeUnavailableError(
+            f"onnxruntime cannot be imported: {error}", "Install it: pip install onnxruntime."
+        ) from error
+    return onnxruntime  # type: ignore[no-any-return]
+
+
+def providers_for(device: str) -> list[Provider]:
+    """The execution providers for a device such as ``cpu``, ``cuda`` or ``cuda:1``; the CPU runs what they cannot.
+
+    Raises:
+        RuntimeUnavailableError: the name is unknown, or the installed onnxruntime lacks its provider.
+    """
+    kind, _, number = device.lower().partition(":")
+    if kind not in _PROVIDERS or (number and not (number.isdecimal() and kind in _WITH_DEVICE_ID)):
+        raise RuntimeUnavailableError(
+            f"there is no device {device!r}.{did_you_mean(kind, _PROVIDERS)}",
+            f"Known: {', '.join(_PROVIDERS)}, where it applies with a number as in 'cuda:0'; "
+            "or pass providers=[…] as to an InferenceSession.",
+        )
+    provider = _PROVIDERS[kind]
+    available = runtime().get_available_providers()
+    if provider not in available:
+        raise RuntimeUnavailableError(
+            f"device {device!r} needs {provider}, which this onnxruntime does not have",
+            f"It has {', '.join(available)}; install the build of onnxruntime for that device.",
+        )
+    if provider == _CPU:
+        return [_CPU]
+    return [(provider, {"device_id": int(number)}) if number else provider, _CPU]
+
+
+def default_session_options() -> Any:
+    """Session options under which onnxruntime prints nothing."""
+    options = runtime().SessionOptions()
+    options.log_severity_level = _FATAL
+    return options
+
+
+def silent_run_options() -> Any:
+    """Run options under which onnxruntime prints nothing; what goes wrong is raised."""
+    options = runtime().RunOptions()
+    options.log_severity_level = _FATAL
+    return options
+
+
+def open_session(path: str | os.PathLike[str], session_options: Any, providers: Sequence[Provider]) -> Any:
+    """Open a model file.
+
+    Raises:
+        InvalidModelError: there is no such file, or onnxruntime cannot load it.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
+    try:
+        return runtime().InferenceSession(str(file), session_options, providers=list(providers))
+    except Exception as error:
+        raise InvalidModelError(f"onnxruntime cannot load {file}: {_first_line(error)}", _remedy(str(error))) from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+def _remedy(message: str) -> str:
+    if "is not a registered function/op" in message:
+        return (
+            "Generate the artifacts for stock onnxruntime with this library, or register the library of custom "
+            "operators: session_options.register_custom_ops_library(path)."
+        )
+    return "Generate the artifacts again, or use an onnxruntime that knows the model's opset and operators."

@@ -1,0 +1,63 @@
+"""The training state: everything that training changes, loaded from and saved to a checkpoint."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+
+from onnxblock.checkpoint import read_checkpoint, write_checkpoint
+
+from .parameters import Parameters
+from .properties import Properties
+from .storage import Storage
+
+
+class CheckpointState:
+    """Parameters, properties, optimizer state and seed of a training.
+
+    :class:`Module` and :class:`Optimizer` work on it in place; it is made by :meth:`load_checkpoint`.
+    """
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+
+    @classmethod
+    def load_checkpoint(cls, checkpoint_uri: str | os.PathLike[str]) -> CheckpointState:
+        """Load a checkpoint, written by this library or by onnxruntime-training.
+
+        Raises:
+            CheckpointError: the file is missing, empty, truncated, or not a checkpoint of a known version.
+        """
+        return cls(Storage(read_checkpoint(checkpoint_uri)))
+
+    @classmethod
+    def save_checkpoint(
+        cls,
+        state: CheckpointState,
+        checkpoint_uri: str | os.PathLike[str],
+        include_optimizer_state: bool = False,
+    ) -> None:
+        """Save a state so that onnxruntime-training, too, can load it.
+
+        Args:
+            state: what to save.
+            checkpoint_uri: the file; parameters of 1,800 MiB and more go to ``<checkpoint_uri>.data``.
+            include_optimizer_state: save the optimizer's step, moments and learning rate, to resume training.
+
+        Raises:
+            CheckpointError: the file cannot be written; an earlier one is kept.
+        """
+        write_checkpoint(checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state))
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters by name."""
+        return Parameters(self.storage)
+
+    @cached_property
+    def properties(self) -> Properties:
+        """Numbers and texts that are saved with the state."""
+        return Properties(self.storage)
+
+    def __repr__(self) -> str:
+        return f"CheckpointState({len(self.parameters)} parameters, {len(self.properties)} properties)"

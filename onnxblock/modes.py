@@ -10,7 +10,7 @@ from onnx import AttributeProto, ModelProto, NodeProto, helper
 
 from .errors import BlockBuildError
 from .graph.arithmetic import shape_of
-from .graph.dependencies import subgraphs, topological_order
+from .graph.dependencies import all_nodes, subgraphs, topological_order
 from .graph.graph import Graph
 from .graph.passes.common_subexpressions import RANDOM
 from .graph.passes.renaming import rename_reads
@@ -103,7 +103,7 @@ def to_training_form(model: ModelProto, running_variance: RunningVariance) -> di
     variance of the batch, and standard nodes move the running statistics.  Its own update would be written into the
     arrays it is fed, so it is given statistics that nobody reads.  Seeds are removed: every step draws anew.
     """
-    for node in _all_nodes(model.graph.node):
+    for node in all_nodes(model.graph.node):
         if node.op_type in RANDOM and not node.domain:
             kept = [a for a in node.attribute if a.name != "seed"]
             del node.attribute[:]
@@ -171,13 +171,6 @@ def _bessel(x: Value, like: Value) -> Value:
 
 def _batch_norms(model: ModelProto) -> Iterator[NodeProto]:
     return (n for n in model.graph.node if n.op_type == "BatchNormalization" and not n.domain)
-
-
-def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for body in subgraphs(node):
-            yield from _all_nodes(body.node)
 
 
 def _to_inference(node: NodeProto) -> None:

@@ -27,6 +27,14 @@ def inner_names(node: NodeProto) -> Iterator[str]:
             yield from inner_names(inner)
 
 
+def all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
+    """Nodes, and those of their bodies however deep."""
+    for node in nodes:
+        yield node
+        for body in subgraphs(node):
+            yield from all_nodes(body.node)
+
+
 def captured(graph: GraphProto) -> set[str]:
     """The outer values that a body reads, those of nested bodies included."""
     local = {v.name for v in graph.input} | {t.name for t in graph.initializer}

@@ -11,7 +11,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 
 from ..errors import InvalidModelError
 from .external import ExternalFiles
-from .weights import Weights, detach, detach_with
+from .weights import Weights, detach_with
 from .wire import LENGTH_DELIMITED, Field, WireError, fields
 
 _GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -20,7 +20,7 @@ _RAW_DATA = TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
 _LEFT_IN_FILE_NBYTES = 1024
 
 
-def load(model: ModelProto | str | os.PathLike[str]) -> tuple[ModelProto, Weights]:
+def load(model: ModelProto | str | os.PathLike[str], *, lift_constants: bool = True) -> tuple[ModelProto, Weights]:
     """A light copy of a model, with stubs for large weights, and those weights by reference.
 
     The large weights of a model given by its path stay in its file, or in the external data beside it, until they
@@ -29,6 +29,7 @@ def load(model: ModelProto | str | os.PathLike[str]) -> tuple[ModelProto, Weight
     Args:
         model: a model, or the path of an ``.onnx`` file.  External data lies beside the file; that of a
             ``ModelProto``, in the current folder.
+        lift_constants: whether ``Constant`` nodes with large tensors become initializers.
 
     Raises:
         InvalidModelError: the file is missing, empty, truncated or something else than a model; there is no graph or
@@ -37,11 +38,11 @@ def load(model: ModelProto | str | os.PathLike[str]) -> tuple[ModelProto, Weight
     """
     if isinstance(model, ModelProto):
         _require_graph_and_opset(model, "the model")
-        return detach(model)
+        return detach_with(model, ExternalFiles("."), lift_constants)
     path = Path(model).absolute()
     read = _read(path)
     _require_graph_and_opset(read, f"the model {str(path)!r}")
-    return detach_with(read, ExternalFiles(path.parent, roots=[Path(os.path.realpath(path)).parent]))
+    return detach_with(read, ExternalFiles(path.parent, roots=[Path(os.path.realpath(path)).parent]), lift_constants)
 
 
 def _require_graph_and_opset(model: ModelProto, what: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import Iterable, Iterator, MutableMapping
+from collections.abc import MutableMapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -11,7 +11,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, inliner
 
 from ..errors import InvalidModelError
-from .dependencies import subgraphs
+from .dependencies import all_nodes, subgraphs
 from .naming import Names
 from .schemas import NEWEST_OPSET
 from .types import TensorType, tensor_type
@@ -93,16 +93,9 @@ def _use_one_default_domain(model: ModelProto) -> None:
             if entry.domain == _DEFAULT_DOMAIN:
                 entry.domain = ""
     for nodes in (model.graph.node, *(function.node for function in model.functions)):
-        for node in _all_nodes(nodes):
+        for node in all_nodes(nodes):
             if node.domain == _DEFAULT_DOMAIN:
                 node.domain = ""
-
-
-def _all_nodes(nodes: Iterable[NodeProto]) -> Iterator[NodeProto]:
-    for node in nodes:
-        yield node
-        for body in subgraphs(node):
-            yield from _all_nodes(body.node)
 
 
 # ------------------------------------------------------------------------------------------------------- functions
@@ -131,7 +124,7 @@ def _inline_functions(model: ModelProto) -> ModelProto:
             entry.version = versions[entry.domain]
     called = {function.domain for function in model.functions}
     inlined = inliner.inline_local_functions(model)
-    domains = {node.domain for node in _all_nodes(inlined.graph.node)}
+    domains = {node.domain for node in all_nodes(inlined.graph.node)}
     imported = {entry.domain for entry in inlined.opset_import}
     kept = [e for e in inlined.opset_import if not e.domain or e.domain in domains or e.domain not in called]
     kept += [onnx.helper.make_opsetid(d, versions[d]) for d in sorted(domains - imported) if d in versions]

@@ -113,12 +113,13 @@ class Weights:
             raise InvalidModelError(f"the data of tensor {name!r} is not in it, only a reference to where it is.")
         self._hold(name, _Weight(tensor.data_type, tuple(tensor.dims), tensor_nbytes(tensor), tensor))
 
-    def add_array(self, name: str, array: npt.NDArray[Any]) -> None:
+    def add_array(self, name: str, array: npt.NDArray[Any], dtype: int | None = None) -> None:
         """Hold an array by reference (one with elements of less than a byte, packed).
 
+        ``dtype`` is the ONNX element type, where NumPy has none of that name and lends another of the same width.
         Raises :class:`InvalidModelError` for a name that is there already.
         """
-        dtype = onnx_dtype(array.dtype.newbyteorder("="))
+        dtype = onnx_dtype(array.dtype.newbyteorder("=")) if dtype is None else dtype
         if element_bits(dtype) < 8:
             self.add(numpy_helper.from_array(array, name))
         else:
@@ -185,8 +186,8 @@ def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) ->
     return detach_with(model, ExternalFiles("." if base_dir is None else base_dir))
 
 
-def detach_with(model: ModelProto, files: ExternalFiles) -> tuple[ModelProto, Weights]:
-    """:func:`detach` with the external data that ``files`` finds."""
+def detach_with(model: ModelProto, files: ExternalFiles, lift_constants: bool = True) -> tuple[ModelProto, Weights]:
+    """:func:`detach` with the external data that ``files`` finds, and constants left where they are if so wanted."""
     light, weights = ModelProto(), Weights()
     copy_fields(model, light, lambda field: field.name != "graph")
     light.graph.SetInParent()
@@ -196,7 +197,7 @@ def detach_with(model: ModelProto, files: ExternalFiles) -> tuple[ModelProto, We
         _detach_tensor(tensor, tensor.name, light.graph, weights, files)
     for node in model.graph.node:
         constant = constant_tensor(node)
-        if constant is not None and is_large(constant):
+        if lift_constants and constant is not None and is_large(constant):
             _detach_tensor(constant, node.output[0], light.graph, weights, files)
         else:
             light.graph.node.add().CopyFrom(node)

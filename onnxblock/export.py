@@ -1,0 +1,193 @@
+"""The user's own model with trained parameters in it, for inference."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+
+from .errors import FeedError, InvalidModelError, OnnxBlockError, UnknownNameError, did_you_mean
+from .graph.dependencies import all_nodes, needed_nodes, subgraphs
+from .graph.inference import infer_model
+from .graph.load import load
+from .graph.passes.prune import prune
+from .graph.storage import element_bits
+from .graph.store import write
+from .graph.types import dtype_name, onnx_dtype
+from .graph.weights import Weights, constant_tensor, stub
+
+_WITHOUT_NUMPY_NAME = ("BFLOAT16", "FLOAT8")
+
+
+def export_for_inference(
+    model: ModelProto | str | os.PathLike[str],
+    parameters: Mapping[str, npt.NDArray[Any]],
+    path: str | os.PathLike[str],
+    outputs: Sequence[str] | None = None,
+) -> None:
+    """Write the model that was trained, as it was brought, with new values for its parameters.
+
+    Opset, operators and names are those of ``model``: nothing is raised, decomposed or fused.  Only training behaviour
+    is switched off: BatchNormalization uses its running statistics and Dropout passes its input through.  What no
+    output needs is left out.  Weights are streamed; from 1,800 MiB on they go to ``<path>.data``.
+
+    Args:
+        model: the forward model, or its path, which may be ``path`` itself.
+        parameters: new values by name, with the element type and shape that the model has.  A name is that of an
+            initializer or of the output of a ``Constant`` node; parameters that are not given keep their values.
+        path: the ``.onnx`` file to write.
+        outputs: the values, intermediate ones too, to be the outputs instead of the model's own.  Inputs that they do
+            not depend on are left out.
+
+    Raises:
+        InvalidModelError: the model cannot be read, or reads batch statistics that only training computes.
+        UnknownNameError: names of parameters or outputs that the model does not have (all of them are listed).
+        FeedError: arrays of another element type or shape than the parameter (all of them are listed).
+        OnnxBlockError: no output is named, or one twice; the file cannot be written.
+    """
+    light, weights = load(model, lift_constants=False)
+    _replace_parameters(light, weights, parameters)
+    _switch_off_training(light)
+    if outputs is not None:
+        _choose_outputs(light, outputs)
+    prune(light)
+    write(light, weights, path)
+
+
+# ------------------------------------------------------------------------------------------------------ parameters
+
+
+def _replace_parameters(model: ModelProto, weights: Weights, parameters: Mapping[str, npt.NDArray[Any]]) -> None:
+    holders = _holders(model.graph)
+    unknown = [name for name in parameters if name not in holders]
+    if unknown:
+        raise UnknownNameError(
+            "the model has no parameter " + ", ".join(f"{n!r}.{did_you_mean(n, holders)}" for n in unknown),
+            "Give only parameters of the model itself, not those that a loss or another block has added.",
+        )
+    arrays = {name: np.asarray(array) for name, array in parameters.items()}
+    problems = [problem for name, array in arrays.items() if (problem := _misfit(holders[name], name, array))]
+    if problems:
+        raise FeedError("new values do not fit the parameters:" + "".join(f"\n  {problem}" for problem in problems))
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    for name, array in arrays.items():
+        tensor = holders[name]
+        if name in initializers:
+            if name in weights:
+                weights.remove(name)
+            weights.add_array(name, array, tensor.data_type)
+            tensor.CopyFrom(stub(tensor))
+        else:
+            made = Weights()
+            made.add_array(tensor.name, array, tensor.data_type)
+            tensor.CopyFrom(made.tensor(tensor.name))
+
+
+def _holders(graph: GraphProto) -> dict[str, TensorProto]:
+    """The tensors that may be replaced, by name; those of bodies only where no other has the name."""
+    inner = [named for body in _all_graphs(graph) if body is not graph for named in _own_tensors(body)]
+    counts = Counter(name for name, _ in inner)
+    return {name: tensor for name, tensor in inner if counts[name] == 1} | dict(_own_tensors(graph))
+
+
+def _own_tensors(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
+    for node in graph.node:
+        tensor = constant_tensor(node)
+        if tensor is not None:
+            yield node.output[0], tensor
+    for tensor in graph.initializer:
+        yield tensor.name, tensor
+
+
+def _misfit(tensor: TensorProto, name: str, array: npt.NDArray[Any]) -> str | None:
+    if array.shape == tuple(tensor.dims) and _same_element_type(tensor.data_type, array.dtype):
+        return None
+    wanted = f"{dtype_name(tensor.data_type)}{list(tensor.dims)}"
+    return f"parameter {name!r} is {wanted}, but the array is {array.dtype}{list(array.shape)}."
+
+
+def _same_element_type(dtype: int, given: np.dtype[Any]) -> bool:
+    """Whether arrays of ``given`` hold elements of this type; unsigned integers may hold those that NumPy lacks."""
+    try:
+        if onnx_dtype(given.newbyteorder("=")) == dtype:
+            return True
+    except (KeyError, ValueError):
+        return False
+    lent = TensorProto.DataType.Name(dtype).startswith(_WITHOUT_NUMPY_NAME)
+    return lent and given == np.dtype(f"u{element_bits(dtype) // 8}")
+
+
+# --------------------------------------------------------------------------------------------------------- outputs
+
+
+def _choose_outputs(model: ModelProto, outputs: Sequence[str]) -> None:
+    """Make ``outputs`` the outputs, and drop the inputs that they do not need."""
+    graph = model.graph
+    known = {name for node in graph.node for name in node.output if name}
+    known |= {value.name for value in graph.input}
+    unknown = [str(name) for name in outputs if name not in known]
+    if unknown:
+        raise UnknownNameError(
+            "the model has no value " + ", ".join(f"{n!r}.{did_you_mean(n, known)}" for n in unknown),
+            "Name outputs of nodes of the model.",
+        )
+    if not outputs or len(set(outputs)) < len(outputs):
+        raise OnnxBlockError(f"the outputs are {list(outputs)}.", "Name at least one value, each of them once.")
+    types = infer_model(model)
+    del graph.output[:]
+    graph.output.extend(ValueInfoProto(name=str(name), type=types.get(str(name))) for name in outputs)
+    _, needed = needed_nodes(graph.node, map(str, outputs))
+    inputs = [value for value in graph.input if value.name in needed]
+    del graph.input[:]
+    graph.input.extend(inputs)
+
+
+# ---------------------------------------------------------------------------------------- training behaviour
+
+
+def _switch_off_training(model: ModelProto) -> None:
+    read = {name for node in all_nodes(model.graph.node) for name in node.input}
+    read |= {value.name for graph in _all_graphs(model.graph) for value in graph.output}
+    for graph in _all_graphs(model.graph):
+        given = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
+        nodes: list[NodeProto] = []
+        for node in graph.node:
+            nodes.append(node)
+            if node.domain not in {"", "ai.onnx"}:
+                continue
+            if node.op_type == "BatchNormalization":
+                nodes.extend(_batch_norm_to_inference(node, read))
+            elif node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] not in given:
+                del node.input[2:]
+        if len(nodes) > len(graph.node):
+            del graph.node[:]
+            graph.node.extend(nodes)
+
+
+def _batch_norm_to_inference(node: NodeProto, read: set[str]) -> Iterator[NodeProto]:
+    """Put a BatchNormalization of any opset into its inference form; the statistics that are read do not move."""
+    for attribute in node.attribute:
+        if attribute.name == "training_mode":
+            attribute.i = 0
+    dropped = [(i, name) for i, name in enumerate(node.output) if i and name in read]
+    if any(i > 2 for i, _ in dropped):
+        raise InvalidModelError(
+            f"node {node.name!r} (BatchNormalization): its saved mean or variance, which only training computes, is"
+            " read.",
+            "Export the forward model for inference, or with opset 14 or later.",
+        )
+    del node.output[1:]
+    for i, name in dropped:
+        yield helper.make_node("Identity", [node.input[2 + i]], [name], name)
+
+
+def _all_graphs(graph: GraphProto) -> Iterator[GraphProto]:
+    yield graph
+    for node in graph.node:
+        for body in subgraphs(node):
+            yield from _all_graphs(body)

@@ -18,8 +18,7 @@ def accumulator_function(opset: int) -> FunctionProto:
     ``out`` is ``value`` where ``overwrite`` holds, else ``buffer + value``; ``flag`` is always true, of shape [1].
     """
     nodes = [
-        helper.make_node("Constant", [], ["scalar"], value_ints=[]),
-        helper.make_node("Reshape", ["overwrite", "scalar"], ["replace"]),
+        helper.make_node("Squeeze", ["overwrite"], ["replace"]),
         helper.make_node("Add", ["buffer", "value"], ["total"]),
         helper.make_node("Where", ["replace", "value", "total"], ["out"]),
         helper.make_node("Not", ["overwrite"], ["keep"]),

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
 
-from .errors import FeedError, InvalidModelError, OnnxBlockError, UnknownNameError, did_you_mean
-from .graph.dependencies import all_nodes, needed_nodes, subgraphs
-from .graph.inference import infer_model
+from .errors import FeedError, InvalidModelError, UnknownNameError, did_you_mean
+from .graph.dependencies import all_nodes, subgraphs
 from .graph.load import load
+from .graph.outputs import choose_outputs
 from .graph.passes.prune import prune
 from .graph.storage import element_bits
 from .graph.store import write
@@ -54,7 +54,7 @@ def export_for_inference(
     _replace_parameters(light, weights, parameters)
     _switch_off_training(light)
     if outputs is not None:
-        _choose_outputs(light, outputs)
+        choose_outputs(light, outputs)
     prune(light)
     write(light, weights, path)
 
@@ -120,31 +120,6 @@ def _same_element_type(dtype: int, given: np.dtype[Any]) -> bool:
         return False
     lent = TensorProto.DataType.Name(dtype).startswith(_WITHOUT_NUMPY_NAME)
     return lent and given == np.dtype(f"u{element_bits(dtype) // 8}")
-
-
-# --------------------------------------------------------------------------------------------------------- outputs
-
-
-def _choose_outputs(model: ModelProto, outputs: Sequence[str]) -> None:
-    """Make ``outputs`` the outputs, and drop the inputs that they do not need."""
-    graph = model.graph
-    known = {name for node in graph.node for name in node.output if name}
-    known |= {value.name for value in graph.input}
-    unknown = [str(name) for name in outputs if name not in known]
-    if unknown:
-        raise UnknownNameError(
-            "the model has no value " + ", ".join(f"{n!r}.{did_you_mean(n, known)}" for n in unknown),
-            "Name outputs of nodes of the model.",
-        )
-    if not outputs or len(set(outputs)) < len(outputs):
-        raise OnnxBlockError(f"the outputs are {list(outputs)}.", "Name at least one value, each of them once.")
-    types = infer_model(model)
-    del graph.output[:]
-    graph.output.extend(ValueInfoProto(name=str(name), type=types.get(str(name))) for name in outputs)
-    _, needed = needed_nodes(graph.node, map(str, outputs))
-    inputs = [value for value in graph.input if value.name in needed]
-    del graph.input[:]
-    graph.input.extend(inputs)
 
 
 # ---------------------------------------------------------------------------------------- training behaviour

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from onnxblock.errors import OnnxBlockError, RuntimeUnavailableError, UnknownNameError, did_you_mean
+from onnxblock.errors import RuntimeUnavailableError
 from onnxblock.names import MANIFEST_KEY
 
 from .storage import Array
@@ -24,18 +24,12 @@ def export_model(
         RuntimeUnavailableError: the package ``onnx`` is not installed.
         OnnxBlockError: no output is named, one is named twice, or the file cannot be written.
     """
-    names = [str(name) for name in outputs]
-    if not names or len(set(names)) < len(names):
-        raise OnnxBlockError(
-            f"the outputs of the inference model are {names}", "Name at least one value, each of them once."
-        )
     try:
-        from onnx import TensorProto, ValueInfoProto
+        from onnx import TensorProto
 
         from onnxblock.graph import store
-        from onnxblock.graph.dependencies import needed_nodes
-        from onnxblock.graph.inference import infer_model
         from onnxblock.graph.load import load
+        from onnxblock.graph.outputs import choose_outputs
         from onnxblock.graph.passes.prune import prune
         from onnxblock.graph.weights import stub
     except ImportError as error:
@@ -44,19 +38,9 @@ def export_model(
             "Install it (pip install onnx), or save a checkpoint and export elsewhere.",
         ) from error
     model, weights = load(eval_path)
+    choose_outputs(model, outputs)
     graph = model.graph
-    known = {name for node in graph.node for name in node.output if name} | {value.name for value in graph.output}
-    unknown = [name for name in names if name not in known]
-    if unknown:
-        raise UnknownNameError(
-            "the evaluation model has no value " + ", ".join(f"{n!r}.{did_you_mean(n, known)}" for n in unknown),
-            "Name outputs or intermediate values of the evaluation model.",
-        )
-    types = infer_model(model)
-    del graph.output[:]
-    graph.output.extend(ValueInfoProto(name=name, type=types.get(name)) for name in names)
-    _, read = needed_nodes(graph.node, names)
-    inputs = [value for value in graph.input if value.name in read]
+    inputs = list(graph.input)
     del graph.input[:]
     for value in inputs:
         if value.name in parameters:

@@ -19,6 +19,7 @@ from .index import Index
 from .inference import InferenceError, infer_model, infer_node, wrongly_inferred
 from .literals import Literal, literal_dtype
 from .op import Operators
+from .passes.renaming import rename_reads
 from .schemas import arrange, find_schema, get_schema
 from .types import FLOATS, Shape, TensorType, element_type, numpy_dtype, onnx_dtype, tensor_type
 from .value import Operand, Value
@@ -121,7 +122,7 @@ class Graph:
     def parameter(self, name: str, array: npt.NDArray[Any]) -> Value:
         """A new weight: an initializer under a name of its own (a number is added if ``name`` is taken)."""
         unique = self.unique(name)
-        tensor = numpy_helper.from_array(np.ascontiguousarray(array), unique)
+        tensor = numpy_helper.from_array(np.asarray(array, order="C"), unique)
         self.proto.initializer.append(tensor)
         self.sync()
         return Value(unique, self)
@@ -221,6 +222,25 @@ class Graph:
         schema = find_schema(node.op_type, self._version(node.domain), node.domain)
         if schema is not None:
             self._infer(node, schema, strict=False, only=name)
+        return Value(name, self)
+
+    def rename(self, value: str, name: str) -> Value:
+        """Call the output of a recent node ``name``, there and where it is read.
+
+        Raises :class:`BlockBuildError` when the name is taken, or no node makes ``value``.
+        """
+        if name in self._names or value not in self._producers:
+            raise BlockBuildError(f"{str(value)!r} cannot be called {name!r}: the name is taken, or no node makes it.")
+        for node in reversed(self.proto.node):
+            rename_reads(node, {value: name})
+            if value in node.output:
+                node.output[list(node.output).index(value)] = name
+                break
+        self._names.take([name])
+        self._producers[name] = self._producers.pop(value)
+        self._tensor_types.pop(value, None)
+        if value in self._types:
+            self._types[name] = self._types.pop(value)
         return Value(name, self)
 
     def lift_constant(self, name: str) -> bool:

@@ -96,8 +96,8 @@ def _bodies_to_evaluation(nodes: Iterable[NodeProto]) -> None:
             _bodies_to_evaluation(body.node)
 
 
-def to_training_form(model: ModelProto, running_variance: RunningVariance) -> dict[str, str]:
-    """Make the training behaviour explicit, in place; return the next value of every running statistic.
+def to_training_form(model: ModelProto, statistics: Iterable[str], running_variance: RunningVariance) -> dict[str, str]:
+    """Make the training behaviour explicit, in place; return the name of the next value of each of ``statistics``.
 
     BatchNormalization runs with ``momentum=0``, so that its second and third outputs are the mean and the biased
     variance of the batch, and standard nodes move the running statistics.  Its own update would be written into the
@@ -112,10 +112,9 @@ def to_training_form(model: ModelProto, running_variance: RunningVariance) -> di
     if not targets:
         return {}
     graph = Graph(model)
-    statistics = set(running_statistics(model))
     current: dict[str, str] = {}
     for node in targets:
-        _expose_batch_statistics(graph, node, statistics, current, running_variance)
+        _expose_batch_statistics(graph, node, set(statistics), current, running_variance)
     ordered = topological_order(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend(ordered)

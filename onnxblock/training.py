@@ -174,7 +174,7 @@ def _differentiate(
 ) -> ModelProto:
     model = ModelProto()
     model.CopyFrom(forward)
-    statistics = to_training_form(model, running_variance)
+    statistics = to_training_form(model, choice.statistics, running_variance)
     wrt = [*choice.trainable, *choice.inputs]
     graph = Graph(expand_functions(model, wrt, [loss]))
     seed = full_like(graph.value(loss), 1.0)

@@ -225,18 +225,20 @@ class Graph:
         return Value(name, self)
 
     def rename(self, value: str, name: str) -> Value:
-        """Call the output of a recent node ``name``, there and where it is read.
+        """Call the output of a recent node ``name``, there and where it is read; what no node makes passes an Identity.
 
-        Raises :class:`BlockBuildError` when the name is taken, or no node makes ``value``.
+        Raises :class:`BlockBuildError` when the name is taken.
         """
-        if name in self._names or value not in self._producers:
-            raise BlockBuildError(f"{str(value)!r} cannot be called {name!r}: the name is taken, or no node makes it.")
+        if name in self._names:
+            raise BlockBuildError(f"{str(value)!r} cannot be called {name!r}, since something else is.")
+        self._names.take([name])
+        if value not in self._producers:
+            return self._append(helper.make_node("Identity", [value], [name], name=name))[0]
         for node in reversed(self.proto.node):
             rename_reads(node, {value: name})
             if value in node.output:
                 node.output[list(node.output).index(value)] = name
                 break
-        self._names.take([name])
         self._producers[name] = self._producers.pop(value)
         self._tensor_types.pop(value, None)
         if value in self._types:

@@ -1,0 +1,44 @@
+"""Model-local functions, written as graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from onnx import FunctionProto, GraphProto, TypeProto, ValueInfoProto, helper
+
+from .graph import Graph
+from .passes.prune import prune
+from .value import Value
+
+
+def make_function(
+    domain: str,
+    name: str,
+    opset: int,
+    inputs: Mapping[str, TypeProto],
+    outputs: Sequence[str],
+    build: Callable[..., Sequence[Value]],
+    attributes: Sequence[str] = (),
+) -> FunctionProto:
+    """The function ``domain::name`` whose body is what ``build(*inputs)`` adds to an empty graph.
+
+    ``inputs`` gives the types that the body is built for, ``outputs`` the names of what ``build`` returns, and
+    ``attributes`` the names of the attributes that a call may carry.
+    """
+    model = helper.make_model(GraphProto(name=name), opset_imports=[helper.make_opsetid("", opset)])
+    model.graph.input.extend(ValueInfoProto(name=n, type=t) for n, t in inputs.items())
+    graph = Graph(model)
+    for result, output in zip(build(*(graph.value(n) for n in inputs)), outputs, strict=True):
+        graph.rename(result, output)
+        model.graph.output.append(ValueInfoProto(name=output))
+    prune(model)
+    constants = [helper.make_node("Constant", [], [t.name], value=t) for t in model.graph.initializer]
+    return helper.make_function(
+        domain,
+        name,
+        list(inputs),
+        list(outputs),
+        [*constants, *model.graph.node],
+        opset_imports=list(model.opset_import),
+        attributes=list(attributes),
+    )

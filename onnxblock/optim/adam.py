@@ -29,8 +29,9 @@ class _AdamW:
 
     With m and v the moving averages of g and g², and step t:
 
-    * original: p ← p - r m / (√v + eps) with r = learning rate · √(1 - β₂ᵗ) / (1 - β₁ᵗ), then p ← p (1 - learning rate ·
-      decay).  The epsilon is added to the uncorrected √v (Hugging Face's form, which onnxruntime-training has).
+    * original: p ← p - r m / (√v + eps) with r = learning rate · √(1 - β₂ᵗ) / (1 - β₁ᵗ), then
+      p ← p (1 - learning rate · decay).  The epsilon is added to the uncorrected √v (Hugging Face's form, which
+      onnxruntime-training has).
     * torch: p ← p (1 - learning rate · decay), then p ← p - learning rate · m̂ / (√v̂ + eps) with the corrected averages
       m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ) (Loshchilov and Hutter 2019, ``torch.optim.AdamW``).  Multiplied through by
       √(1 - β₂ᵗ), so that the corrections cost no pass over a tensor.
@@ -98,9 +99,9 @@ def _settings(
 class AdamW(Optimizer):
     """Adam with decoupled weight decay.
 
-    ``variant`` is ``"original"``, the update of onnxruntime-training, or ``"torch"``, that of ``torch.optim.AdamW``; they
-    differ in where epsilon is added and when the weights decay.  The states are the moving averages of the gradient
-    (``momentum0``) and of its square (``momentum1``), with the decay rates ``betas``.
+    ``variant`` is ``"original"``, the update of onnxruntime-training, or ``"torch"``, that of ``torch.optim.AdamW``;
+    they differ in where epsilon is added and when the weights decay.  The states are the moving averages of the
+    gradient (``momentum0``) and of its square (``momentum1``), with the decay rates ``betas``.
     """
 
     states = 2
@@ -163,11 +164,8 @@ class AdamWOptimizer(Block):
     ) -> Value:
         """Add the node and return its flag.  Raises :class:`BlockBuildError` where the names are not of sequences."""
 
-        def body(
-            rate: Value, count: Value, params: Value, gradients: Value, first: Value, second: Value
-        ) -> list[Value]:
-            update = self._settings.rule(begin(rate, count, TensorProto.FLOAT))
-            return map_sequences([params, gradients, first, second], 3, update)
+        def body(rate: Value, count: Value, *sequences: Value) -> list[Value]:
+            return map_sequences(sequences, 3, self._settings.rule(begin(rate, count, TensorProto.FLOAT)))
 
         inputs = {
             "learning_rate": (learning_rate_name, LEARNING_RATE),

@@ -24,10 +24,10 @@ class Optimizer(Block):
     A subclass says in ``states`` how many states it keeps for each element of a parameter (all begin at zero), and in
     :meth:`rule` how a tensor is updated.
 
-    The model has the inputs ``learning_rate`` (float32 [1]), ``step`` (int64 [1], the number of completed steps plus 1),
-    and for every parameter ``p`` its value ``p``, its gradient ``p_grad`` and its states ``p.momentum0``, …; the outputs
-    ``p.updated``, ``p.momentum0.updated``, … replace them.  Each output can be bound onto the memory of its input.
-    float16 and bfloat16 parameters are updated in float32, which their states are kept in.
+    The model has the inputs ``learning_rate`` (float32 [1]), ``step`` (int64 [1], the number of completed steps plus
+    1), and for every parameter ``p`` its value ``p``, its gradient ``p_grad`` and its states ``p.momentum0``, …; the
+    outputs ``p.updated``, ``p.momentum0.updated``, … replace them.  Each output can be bound onto the memory of its
+    input.  float16 and bfloat16 parameters are updated in float32, which their states are kept in.
     """
 
     states: ClassVar[int] = 0
@@ -44,8 +44,8 @@ class Optimizer(Block):
     def build(self, parameters: Parameters) -> Any:
         """Add the step and return the names of its outputs: the flag alone in the form with sequences.
 
-        Raises :class:`ParameterError` when there is nothing to train, :class:`BlockBuildError` when the optimizer has no
-        such form.
+        Raises :class:`ParameterError` when there is nothing to train, :class:`BlockBuildError` when the optimizer has
+        no such form.
         """
         chosen = trainable(parameters)
         return self._build_sequences(chosen) if wants_sequences() else self._build_tensors(chosen)

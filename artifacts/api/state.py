@@ -47,7 +47,7 @@ class CheckpointState:
         Raises:
             CheckpointError: the file cannot be written; an earlier one is kept.
         """
-        write_checkpoint(checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state))
+        write_checkpoint(checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state), inline_below=0)
 
     @cached_property
     def parameters(self) -> Parameters:

@@ -17,9 +17,6 @@ from .write import write_checkpoint
 if TYPE_CHECKING:
     import onnx
 
-INLINE_BELOW = 64
-"""Tensors with fewer bytes than this stay in the first file when the others go to external data."""
-
 _CHUNK = 1 << 24
 
 
@@ -53,9 +50,7 @@ def save_checkpoint(
         CheckpointError: see :func:`onnxblock.checkpoint.write_checkpoint`; or external data cannot be found.
     """
     trainable, frozen = ([_tensor(proto, weights) for proto in protos] for protos in parameters)
-    write_checkpoint(
-        path_to_checkpoint, Checkpoint(trainable, frozen, nominal=nominal_checkpoint), inline_below=INLINE_BELOW
-    )
+    write_checkpoint(path_to_checkpoint, Checkpoint(trainable, frozen, nominal=nominal_checkpoint))
 
 
 def load_checkpoint_to_model(path_to_checkpoint: str | os.PathLike[str], model: onnx.ModelProto) -> None:

@@ -18,6 +18,9 @@ EXTERNAL_SUFFIX = ".data"
 EXTERNAL_THRESHOLD = 1800
 """From this many MiB of parameters on, their data goes into a second file."""
 
+INLINE_BELOW = 64
+"""Parameters with fewer bytes than this stay in the first file next to new artifacts."""
+
 _MIB = 1 << 20
 
 INSIDE_LIMIT = MAXIMUM_SIZE - 16 * _MIB
@@ -28,7 +31,7 @@ def write_checkpoint(
     path: str | os.PathLike[str],
     checkpoint: Checkpoint,
     *,
-    inline_below: int = 0,
+    inline_below: int = INLINE_BELOW,
     external_threshold: int = EXTERNAL_THRESHOLD,
 ) -> None:
     """Write ``checkpoint`` to ``path``, in its own order.

@@ -307,7 +307,9 @@ def checkpoint(path, *, statistic=False, nominal=False, fingerprint=None, extern
         frozen.append(Tensor.from_array("mean", np.zeros(4, np.float32)))
     properties = None if fingerprint is None else {names.STATE_PROPERTY: f'{{"version":1,"model":"{fingerprint}"}}'}
     trained = [tensors[name] for name in TRAINED]
-    write_checkpoint(path, Checkpoint(trained, frozen, nominal=nominal, properties=properties, external=external))
+    write_checkpoint(
+        path, Checkpoint(trained, frozen, nominal=nominal, properties=properties, external=external), inline_below=0
+    )
 
 
 class Files:

@@ -97,6 +97,7 @@ def test_saving_over_the_loaded_file_with_external_data(tmp_path):
     state.parameters["W1"].data[...] = 5
     assert (tmp_path / "c.data").read_bytes() == before
     CheckpointState.save_checkpoint(state, tmp_path / "c")
+    assert (tmp_path / "c.data").stat().st_size == 4 * 26  # every parameter, whatever its size
     again = CheckpointState.load_checkpoint(tmp_path / "c")
     assert (again.parameters["W1"].data == 5).all()
     np.testing.assert_array_equal(again.parameters["W2"].data, parameters()["W2"])

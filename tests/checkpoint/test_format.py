@@ -152,7 +152,7 @@ def test_gigabytes_stream_into_external_data(monkeypatch, tmp_path):
 
     monkeypatch.setattr(write, "replacing", replacing)
     checkpoint = external_example()
-    write_checkpoint(tmp_path / "c", checkpoint, inline_below=64)
+    write_checkpoint(tmp_path / "c", checkpoint)
     data = sinks["c.data"]
     assert (data.at, data.largest) == (1_886_913_216, 1 << 20)
     assert sinks["c"].at == 728
@@ -194,7 +194,7 @@ def test_external_data_round_trip(tmp_path):
     read.trainable[1].array()[0] = 5  # copy-on-write: private to this process
     assert read_checkpoint(tmp_path / "c").trainable[1].array()[0] == arrays["odd"][0]
     assert (read.optimizer_groups or [])[0].moments["d"][0].array()[3] == arrays["d"][3] * 2
-    write_checkpoint(tmp_path / "c", read)  # over itself: everything goes outside now
+    write_checkpoint(tmp_path / "c", read, inline_below=0)  # over itself: everything goes outside now
     assert (tmp_path / "c.data").stat().st_size == 12 + 67 + 1 + 72
 
 

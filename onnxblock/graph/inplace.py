@@ -6,13 +6,15 @@ over an input is safe only if everything else that reads the old value must have
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from onnx import ModelProto, NodeProto, inliner
+import numpy as np
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, inliner, numpy_helper
 
-from .dependencies import reads, subgraphs
-from .types import tensor_type
+from .dependencies import needed_nodes, reads, subgraphs
+from .inference import infer_model
+from .types import TensorType, same_shape, tensor_type
+from .value import Value
 
 ELEMENTWISE = frozenset(
     {
@@ -22,7 +24,6 @@ ELEMENTWISE = frozenset(
         "Clip",
         "Div",
         "Exp",
-        "Identity",
         "Max",
         "Mean",
         "Min",
@@ -40,48 +41,127 @@ ELEMENTWISE = frozenset(
 )
 """Operators whose element k of the output depends only on element k of each input of the same shape."""
 
+_VARIADIC = frozenset({"Concat", "Max", "Mean", "Min", "Sum"})
+_VIEWS = frozenset({"Cast", "CastLike", "Dropout", "Flatten", "Identity", "Reshape", "Squeeze", "Unsqueeze"})
+_REARRANGING = frozenset({"Expand", "Pad", "Slice", "Tile", "Transpose"})
+_CONTAINERS = frozenset({"Optional", "OptionalGetElement", "SequenceAt", "SequenceConstruct", "SequenceInsert"})
+_NEUTRAL = {"Add": 0.0, "Sub": 0.0, "Mul": 1.0, "Div": 1.0, "Pow": 1.0}
+_COMMUTATIVE = frozenset({"Add", "Mul"})
+_PRODUCTS = frozenset({"Gemm", "MatMul"})
+_LARGEST_CONSTANT = 4096
+
 
 class InPlace:
     """The question asked of one model, any number of times."""
 
     def __init__(self, model: ModelProto) -> None:
         flat = inliner.inline_local_functions(model) if model.functions else model
+        types = infer_model(flat)
+        self._types: dict[str, TensorType | None] = {name: tensor_type(t) for name, t in types.items()}
+        self._outputs = {v.name for v in flat.graph.output}
+        self._tensors = {t.name: t for t in flat.graph.initializer}
         self._producers: dict[str, NodeProto] = {}
         self._readers: dict[str, list[NodeProto]] = {}
-        for node in flat.graph.node:
+        for node in needed_nodes(flat.graph.node, self._outputs)[0]:
+            if node.op_type == "Constant":
+                self._tensors.update((node.output[0], a.t) for a in node.attribute if a.type == AttributeProto.TENSOR)
             for name in node.output:
                 self._producers[name] = node
             for name in reads(node):
                 self._readers.setdefault(name, []).append(node)
-        self._forms = {v.name: tensor_type(v.type) for v in (*flat.graph.input, *flat.graph.output)}
-        self._outputs = {v.name for v in flat.graph.output}
 
     def is_safe(self, old: str, new: str) -> bool:
         """Whether the output ``new`` may be bound onto the memory of the input ``old``.
 
-        1. Both have one known element type and shape.  2. The writer of ``new``, if it reads ``old``, is elementwise.
-        3. Every other reader of ``old`` is an ancestor of the writer.  4. Of those, the ones that feed the writer
-        directly are elementwise too, since a runtime may fuse them with it into one kernel.
+        1. Both have one known element type and shape.
+        2. The writer is the node that makes ``new``, or the one before it where that node may change nothing and be
+           left out by a runtime.
+        3. What a runtime may keep in the memory of ``old``, such as its Reshape, counts as ``old``; none of it is an
+           output.
+        4. The writer is elementwise in ``old``, if it reads it at all.
+        5. Every other reader of ``old`` is an ancestor of the writer.
+        6. Of those, the ones that feed the writer are elementwise too, since a runtime may fuse them with it.
         """
-        writer = self._producers.get(new)
-        if writer is None or old in self._outputs or self._forms.get(old) is None:
+        if not self._same_form(old, new):
             return False
-        if self._forms[old] != self._forms.get(new):
+        aliases, in_order = self._aliases(old, rearranged=True), self._aliases(old, rearranged=False)
+        writer, made = self._writer(new)
+        if writer is None or made in aliases or not aliases.isdisjoint(self._outputs):
             return False
-        others = [node for node in self._readers.get(old, ()) if node is not writer]
-        if old in reads(writer) and not _is_elementwise(writer):
+        read = aliases & reads(writer)
+        if read and not (_is_elementwise(writer) and all(x in in_order and self._same_form(x, made) for x in read)):
             return False
-        direct = [self._producers[name] for name in writer.input if name in self._producers]
-        if any(not _is_elementwise(node) for node in others if any(node is d for d in direct)):
+        readers = [node for name in aliases for node in self._readers.get(name, ()) if node is not writer]
+        feeding = {id(self._producers[name]) for name in self._roots(writer) if name in self._producers}
+        if any(id(node) in feeding and not _is_elementwise(node) for node in readers if not self._shared(node)):
             return False
-        return self._all_before(others, writer)
+        return self._all_before(readers, writer)
+
+    def _same_form(self, a: str, b: str) -> bool:
+        first, second = self._types.get(a), self._types.get(b)
+        if first is None or second is None or first.dtype != second.dtype:
+            return False
+        return same_shape(first.shape, second.shape)
+
+    def _shared(self, node: NodeProto) -> list[str]:
+        """The inputs whose memory the output of ``node`` may have.
+
+        1. A container of tensors.  2. A view, or a node that may turn out to do nothing.  3. A factor that a runtime
+        may fold into the product after it.
+        """
+        if node.domain:
+            return []
+        if node.op_type in _CONTAINERS:
+            return [name for name in node.input if name]
+        if node.op_type in _VIEWS | _REARRANGING or (node.op_type in _VARIADIC and len(node.input) == 1):
+            return [node.input[0]]
+        if node.op_type not in _NEUTRAL:
+            return []
+        pairs = [(node.input[0], node.input[1])]
+        if node.op_type in _COMMUTATIVE:
+            pairs.append((node.input[1], node.input[0]))
+        scales = node.op_type in ("Mul", "Div")
+        into_product = scales and any(n.op_type in _PRODUCTS for n in self._readers.get(node.output[0], ()))
+        return [
+            data
+            for data, other in pairs
+            if other in self._tensors and (into_product or _is_all(self._tensors[other], _NEUTRAL[node.op_type]))
+        ]
+
+    def _aliases(self, old: str, *, rearranged: bool) -> set[str]:
+        """What may lie in the memory of ``old``; without ``rearranged``, only where the elements keep their places."""
+        found, pending = {old}, [old]
+        while pending:
+            name = pending.pop()
+            for node in self._readers.get(name, ()):
+                if name in self._shared(node) and (rearranged or node.op_type not in _REARRANGING):
+                    pending += [output for output in node.output if output and output not in found]
+                    found.update(node.output)
+        return found - {""}
+
+    def _writer(self, new: str) -> tuple[NodeProto | None, str]:
+        """The node that fills the memory of ``new``, and the value that it computes."""
+        node = self._producers.get(new)
+        while node is not None and len(shared := self._shared(node)) == 1:
+            new = shared[0]
+            node = self._producers.get(new)
+        return node, new
+
+    def _roots(self, node: NodeProto) -> Iterator[str]:
+        """What ``node`` reads, and what that may share memory with."""
+        pending = list(reads(node))
+        while pending:
+            name = pending.pop()
+            yield name
+            producer = self._producers.get(name)
+            if producer is not None:
+                pending += self._shared(producer)
 
     def _all_before(self, nodes: Iterable[NodeProto], writer: NodeProto) -> bool:
-        missing = {id(self._producers[name]) for node in nodes for name in node.output[:1]}
-        seen = {id(writer)}
-        pending = deque([writer])
+        missing = {id(node) for node in nodes}
+        seen, pending = {id(writer)}, [writer]
         while missing and pending:
-            for name in reads(pending.popleft()):
+            for name in reads(pending.pop()):
                 producer = self._producers.get(name)
                 if producer is not None and id(producer) not in seen:
                     seen.add(id(producer))
@@ -91,9 +171,32 @@ class InPlace:
 
 
 def in_place_safe(model: ModelProto, old: str, new: str) -> bool:
-    """Whether the output ``new`` of ``model`` may be bound onto the memory of its input ``old``; see :class:`InPlace`."""
+    """Whether the output ``new`` of ``model`` may lie in the memory of its input ``old``; see :class:`InPlace`."""
     return InPlace(model).is_safe(old, new)
 
 
+def after(number: Value, *values: Value) -> Value:
+    """The scalar ``number``, which a runtime knows only once all ``values`` are computed.
+
+    A writer that takes it waits for what computed them.  Nothing is copied: only the first element of each is read.
+    """
+    op = number.graph.op
+    for value in values:
+        first = op.ReduceSum(op.Slice(value.reshape(-1), [0], [1]), keepdims=0)
+        number = op.Where(op.Equal(first, first), number, number)
+    return number
+
+
 def _is_elementwise(node: NodeProto) -> bool:
-    return not node.domain and node.op_type in ELEMENTWISE and not any(True for _ in subgraphs(node))
+    if node.domain or node.op_type not in ELEMENTWISE or any(True for _ in subgraphs(node)):
+        return False
+    # With more inputs the result is built up in the memory of the output.
+    return node.op_type not in _VARIADIC or len(node.input) <= 2
+
+
+def _is_all(tensor: TensorProto, number: float) -> bool:
+    if tensor.data_location == TensorProto.EXTERNAL or tensor.data_type == TensorProto.STRING:
+        return False
+    if np.prod(tensor.dims, dtype=np.int64) > _LARGEST_CONSTANT:
+        return False
+    return bool(np.all(numpy_helper.to_array(tensor) == number))

@@ -50,7 +50,6 @@ def compare(case: Case, folder: Path) -> None:
         model,
         requires_grad=list(theirs.gradients),
         loss=LOSS_TYPES[made.loss],
-        optimizer=artifacts.OptimType.AdamW,
         artifact_directory=folder,
         # One exporter writes inference form even for a module in train mode.
         batch_norm="train" if (case.exporter, case.mode) == ("dynamo", "train") else "as exported",

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
+import torch
 from onnx import numpy_helper
 from torch import nn
 from torch.nn.utils import fuse_conv_bn_eval
@@ -62,6 +63,9 @@ def expected(model: onnx.ModelProto, example: Example, mode: Mode) -> Expected:
     weight two initializers, and transpose or join weights: the gradients are those of the initializers as they stand.
     """
     module = deepcopy(example.module).train(mode == "train")
+    # An exporter that traces in train mode moves the statistics before it writes them down.
+    initial = {i.name: torch.from_numpy(numpy_helper.to_array(i).copy()) for i in model.graph.initializer}
+    module.load_state_dict({name: initial[name] for name in initial if name.endswith(STATISTICS)}, strict=False)
     if not any(node.op_type == "BatchNormalization" for node in model.graph.node):
         module = fold_batch_norms(module)
     sources = match(model, module)

@@ -45,12 +45,12 @@ def reshape_like(d: Value, x: Value) -> Value:
         return d
     target = _one_unknown(x.shape, d.shape)
     wanted = shape_of(x) if target is None else x.graph.constant(np.array(target, np.int64))
-    y: Value = x.graph.op.Reshape(d, wanted, allowzero=int(_may_be_empty(x.shape)))
+    y: Value = x.graph.op.Reshape(d, wanted, allowzero=int(target is None and _may_be_empty(x.shape)))
     return with_shape_of(y, x)
 
 
 def _may_be_empty(shape: Shape) -> bool:
-    return shape is None or any(d == 0 for d in shape)
+    return shape is None or not all(isinstance(d, int) and d > 0 for d in shape)
 
 
 def _one_unknown(shape: Shape, source: Shape) -> list[int] | None:

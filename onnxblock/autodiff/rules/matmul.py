@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from ...graph.value import Value
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
@@ -15,6 +17,8 @@ def matmul(g: RuleContext) -> RuleResult:
     sum over the batch is several times slower.
     """
     a, b = g.inputs
+    if a.rank is None or b.rank is None:
+        return _matmul_of_unknown_rank(g)
     op, dy = g.op, g.dy
     row, column = a.rank == 1, b.rank == 1
     if row:
@@ -27,6 +31,28 @@ def matmul(g: RuleContext) -> RuleResult:
         op.Squeeze(da, [-2]) if row and da is not None else da,
         op.Squeeze(db, [-1]) if column and db is not None else db,
     )
+
+
+def _matmul_of_unknown_rank(g: RuleContext) -> RuleResult:
+    """The same, where vectors are told from matrices when the graph runs."""
+    op = g.op
+    (a, b), dy = g.inputs, g.dy
+    one, zero, two = (np.array([n], np.int64) for n in (1, 0, 2))
+    shapes = [op.Shape(x) for x in (a, b)]
+    # No axis where the operand is a matrix, one of size 1 where it is a vector.
+    missing = [op.Max(op.Sub(two, op.Shape(shape)), zero) for shape in shapes]
+    row, column = (op.Expand(one, count) for count in missing)
+    a = op.Reshape(a, op.Concat(row, shapes[0], axis=0), allowzero=1)
+    b = op.Reshape(b, op.Concat(shapes[1], column, axis=0), allowzero=1)
+    wide = op.Concat(op.Shape(dy), column, axis=0)
+    batch, columns = op.Slice(wide, [0], [-1]), op.Slice(wide, [-1], [2**62])
+    dy = op.Reshape(dy, op.Concat(batch, row, columns, axis=0), allowzero=1)
+    da = dy @ _transposed(b) if g.wants(0) else None
+    if not g.wants(1):
+        return da, None
+    db = _transposed(a) @ dy
+    kept = op.Slice(op.Shape(db), zero, op.Sub(op.Shape(op.Shape(db)), missing[1]))
+    return da, op.Reshape(db, kept, allowzero=1)
 
 
 def _weight_gradient(g: RuleContext, a: Value, b: Value, dy: Value) -> Value:

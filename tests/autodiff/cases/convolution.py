@@ -1,0 +1,60 @@
+"""Rows for Conv and ConvTranspose."""
+
+from __future__ import annotations
+
+from . import DEFINITIONS, case, normal
+
+EVALUATORS = {"Conv": DEFINITIONS, "ConvTranspose": DEFINITIONS}
+
+_NO_RANK = "neither a shape nor an attribute says how many spatial axes there are"
+
+EXCEPTIONS = {
+    "convtranspose:unranked": _NO_RANK,
+    "convtranspose_1d:unranked": _NO_RANK,
+    "convtranspose_3d:unranked": _NO_RANK,
+    "convtranspose_group_2:unranked": _NO_RANK,
+    "convtranspose_group_2_image_3:unranked": _NO_RANK,
+}
+
+X, X1, X3 = normal(2, 4, 7, 8), normal(2, 4, 9), normal(1, 2, 4, 3, 5)
+
+ROWS = [
+    *(
+        case("Conv", X, normal(*w), normal(w[0]), kernel_shape=w[2:], **attributes)
+        for w, attributes in [
+            ((6, 4, 3, 3), {"pads": [1, 1, 1, 1]}),
+            ((6, 4, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1]}),
+            ((6, 2, 3, 2), {"strides": [2, 3], "pads": [1, 0, 2, 1], "group": 2}),
+            ((4, 1, 3, 3), {"pads": [1, 1, 1, 1], "group": 4}),
+            ((8, 1, 5, 3), {"pads": [2, 1, 2, 1], "group": 4, "strides": [2, 2]}),
+            ((4, 4, 3, 3), {"dilations": [2, 1], "strides": [1, 3]}),
+            ((4, 4, 2, 2), {"dilations": [3, 2], "strides": [3, 2], "pads": [2, 2, 2, 2]}),
+            ((5, 4, 1, 1), {}),
+            ((5, 4, 1, 1), {"strides": [2, 3]}),
+            ((6, 2, 1, 1), {"strides": [2, 3], "group": 2, "pads": [1, 0, 0, 1]}),
+        ]
+    ),
+    *(
+        case("Conv", X, normal(5, 4, *kernel), kernel_shape=kernel, strides=strides, auto_pad=auto_pad)
+        for auto_pad in ("SAME_UPPER", "SAME_LOWER", "VALID")
+        for kernel, strides in (((2, 3), (1, 2)), ((1, 1), (3, 2)), ((4, 3), (2, 2)))
+    ),
+    case("Conv", X, normal(5, 4, 3, 3), strides=[2, 2], name="kernel_shape_from_the_weights"),
+    case("Conv", X1, normal(6, 2, 3), normal(6), strides=[2], pads=[1, 1], group=2),
+    case("Conv", X3, normal(4, 2, 3, 2, 2), normal(4), strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1]),
+    case("Conv", X3, normal(2, 1, 2, 2, 2), group=2, dilations=[2, 2, 1]),
+    *(
+        case(
+            "ConvTranspose", X, normal(*w), normal(w[1] * attributes.get("group", 1)), kernel_shape=w[2:], **attributes
+        )
+        for w, attributes in [
+            ((4, 3, 3, 2), {"strides": [2, 2], "pads": [1, 0, 1, 1], "output_padding": [1, 0]}),
+            ((4, 3, 2, 2), {"strides": [2, 2], "group": 2}),
+            ((4, 1, 3, 2), {"strides": [2, 1], "dilations": [2, 1], "group": 4, "output_padding": [1, 0]}),
+            ((4, 3, 3, 3), {"auto_pad": "VALID"}),
+            ((4, 3, 4, 5), {"strides": [2, 2], "output_shape": [13, 16]}),
+        ]
+    ),
+    case("ConvTranspose", X1, normal(4, 3, 3), normal(3), strides=[2], pads=[1, 0]),
+    case("ConvTranspose", X3, normal(2, 3, 2, 3, 2), normal(3), strides=[2, 1, 3], pads=[1, 0, 1, 0, 0, 0]),
+]

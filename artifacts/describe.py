@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from itertools import count, takewhile
 from typing import Any
 
 from onnx import ModelProto, TypeProto, ValueInfoProto
@@ -97,7 +98,7 @@ def describe_optimizer(
     for name in models.choice.trainable:
         owner[name] = ("parameter", None)
         owner[name + names.GRADIENT_SUFFIX] = ("gradient", name)
-        moments = [names.moment(name, k) for k in range(len(given)) if names.moment(name, k) in given]
+        moments = takewhile(given.__contains__, (names.moment(name, k) for k in count()))
         for state in (name, *moments):
             out = names.updated(state)
             if out not in outputs:

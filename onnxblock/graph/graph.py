@@ -16,12 +16,12 @@ from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_y
 from .dependencies import inner_names
 from .folding import LARGEST, fold
 from .index import Index
-from .inference import InferenceError, infer_model, infer_node, wrongly_inferred
+from .inference import InferenceError, infer_model, infer_node, operand_with_output_type, wrongly_inferred
 from .literals import Literal, literal_dtype
 from .op import Operators
 from .passes.renaming import rename_reads
 from .schemas import arrange, find_schema, get_schema
-from .types import FLOATS, Shape, TensorType, element_type, numpy_dtype, onnx_dtype, tensor_type
+from .types import FLOATS, Shape, TensorType, element_type, innermost_dtype, numpy_dtype, onnx_dtype, tensor_type
 from .value import Operand, Value
 from .weights import Weights
 
@@ -374,6 +374,11 @@ class Graph:
         return None
 
     def _infer(self, node: NodeProto, schema: OpSchema, strict: bool, only: str | None = None) -> None:
+        if not node.domain and len(node.output) == 1:
+            plain = operand_with_output_type(node.op_type, [self.tensor_type(name) for name in node.input])
+            if plain is not None and node.input[plain] in self._types:
+                self.set_type(node.output[0], self._types[node.input[plain]])
+                return
         try:
             found = infer_node(schema, node, self._types, self._constant_protos, self.model.opset_import)
         except (InferenceError, ValidationError, RuntimeError, ValueError) as error:
@@ -395,9 +400,9 @@ class Graph:
     # -- finishing
 
     def is_differentiable(self, name: str) -> bool:
-        """Whether a value can carry a gradient: a float tensor, a sequence, or a value of unknown type."""
-        known = self.tensor_type(name)
-        return known.dtype in FLOATS if known is not None else True
+        """Whether a value can carry a gradient: float tensors, sequences of them, and values of unknown type."""
+        dtype = innermost_dtype(self.type_proto(name))
+        return dtype is None or dtype in FLOATS
 
     def to_model_proto(self) -> ModelProto:
         """A copy of the model with its weights inside."""

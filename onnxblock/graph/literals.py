@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -10,6 +11,7 @@ from onnx import TensorProto
 from onnx.defs import OpSchema
 
 from ..errors import BlockBuildError
+from .schemas import get_schema
 from .types import FLOATS, dtype_name
 
 Literal: TypeAlias = "int | float | bool | Sequence[int] | Sequence[float] | np.generic"
@@ -26,7 +28,7 @@ def literal_dtype(schema: OpSchema, formal: str, content: Any, bound: Mapping[st
     kind = np.asarray(content).dtype.kind
     if kind not in "fiub":
         raise BlockBuildError(f"{schema.name}: {content!r} is not a number, an array, a value or the name of one.")
-    allowed = _allowed(schema, formal)
+    allowed = _allowed(schema.name, schema.domain, schema.since_version, formal)
     if formal in bound:
         dtype = bound[formal]
     elif len(allowed) == 1:
@@ -45,7 +47,9 @@ def literal_dtype(schema: OpSchema, formal: str, content: Any, bound: Mapping[st
     return dtype
 
 
-def _allowed(schema: OpSchema, formal: str) -> set[int]:
+@functools.cache
+def _allowed(op_type: str, domain: str, since_version: int, formal: str) -> frozenset[int]:
+    schema = get_schema(op_type, since_version, domain)
     texts: Sequence[str] = [formal]
     for constraint in schema.type_constraints:
         if constraint.type_param_str == formal:
@@ -55,4 +59,4 @@ def _allowed(schema: OpSchema, formal: str) -> set[int]:
         name = text[len("tensor(") : -1].upper() if text.startswith("tensor(") else ""
         if name in TensorProto.DataType.keys():
             found.add(int(TensorProto.DataType.Value(name)))
-    return found
+    return frozenset(found)

@@ -66,6 +66,20 @@ def tensor_type(proto: TypeProto | None) -> TensorType | None:
     return TensorType(tensor.elem_type, tuple(_dimension(d) for d in tensor.shape.dim))
 
 
+def innermost_dtype(proto: TypeProto | None) -> int | None:
+    """The element type of a tensor, or of the tensors in a sequence or optional; None when unknown."""
+    while proto is not None and proto.WhichOneof("value") in {"sequence_type", "optional_type"}:
+        proto = proto.sequence_type.elem_type if proto.HasField("sequence_type") else proto.optional_type.elem_type
+    return proto.tensor_type.elem_type or None if proto is not None and proto.HasField("tensor_type") else None
+
+
+def is_sequence(proto: TypeProto | None) -> bool:
+    """Whether this is a sequence of tensors, or an optional one."""
+    if proto is not None and proto.HasField("optional_type"):
+        proto = proto.optional_type.elem_type
+    return proto is not None and proto.HasField("sequence_type")
+
+
 def _dimension(dim: onnx.TensorShapeProto.Dimension) -> Dimension:
     if dim.HasField("dim_value"):
         return dim.dim_value if dim.dim_value >= 0 else None

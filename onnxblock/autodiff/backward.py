@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from onnx import NodeProto
 
 from ..errors import OnnxBlockError, UnsupportedOperatorError
 from ..graph.arithmetic import cast_like, sum_to, with_shape_of
-from ..graph.dependencies import dependents, needed_nodes, reads
+from ..graph.dependencies import captured as captured_by
+from ..graph.dependencies import dependents, needed_nodes, reads, subgraphs
 from ..graph.graph import Graph
+from ..graph.sequences import sum_of
 from ..graph.types import FLOATS
 from ..graph.value import Value
 from . import registry
-from .registry import NoGradient, Rule, RuleResult
+from .registry import Cotangents, NoGradient, Rule, RuleResult
 from .rule import RuleContext
 
 
@@ -26,8 +28,8 @@ def backward(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) 
 
     Raises :class:`UnsupportedOperatorError` that lists every node without a rule between the outputs and ``wrt``.
     """
-    nodes, _ = needed_nodes(graph.model.graph.node, cotangents)
-    live = _live_values(graph, nodes, wrt)
+    nodes, _ = needed_nodes(graph.proto.node, cotangents)
+    live = live_values(graph, nodes, wrt)
     _check_rules(graph, nodes, live, wrt)
     grads: dict[str, Value] = {}
     for name, cotangent in cotangents.items():
@@ -43,7 +45,7 @@ def backward(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) 
     return {name: grads[name] for name in wrt if name in grads}
 
 
-def _live_values(graph: Graph, nodes: Sequence[NodeProto], wrt: Sequence[str]) -> set[str]:
+def live_values(graph: Graph, nodes: Sequence[NodeProto], wrt: Iterable[str]) -> set[str]:
     """The values that carry a gradient: they depend on ``wrt`` through operators that pass one back."""
     live = set(wrt)
     for node in nodes:
@@ -57,21 +59,26 @@ def _apply(
     graph: Graph, node: NodeProto, rule: Rule, outputs: Sequence[Value | None], live: set[str], grads: dict[str, Value]
 ) -> None:
     wanted = [name in live for name in node.input]
-    context = RuleContext(graph, node, outputs, wanted)
+    captured = sorted(set().union(*map(captured_by, subgraphs(node))) & live)
+    context = RuleContext(graph, node, outputs, wanted, captured)
     try:
-        results = _as_sequence(rule.function(context))
+        results = _as_cotangents(rule.function(context))
     except OnnxBlockError as error:
         error.args = (
             f"{error.args[0]}\n  In the gradient of {node.op_type} {node.name or node.output[0]!r}, {rule.where}.",
         )
         raise
-    for name, wants, d in zip(node.input, wanted, results):
+    for name, wants, d in zip(node.input, wanted, results.inputs):
         if d is not None and wants:
             _accumulate(graph, grads, name, d)
+    for name, d in results.captured.items():
+        _accumulate(graph, grads, name, d)
 
 
-def _as_sequence(result: RuleResult) -> Sequence[Value | None]:
-    return (result,) if result is None or isinstance(result, Value) else result
+def _as_cotangents(result: RuleResult) -> Cotangents:
+    if isinstance(result, Cotangents):
+        return result
+    return Cotangents((result,) if result is None or isinstance(result, Value) else result, {})
 
 
 def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> None:
@@ -81,7 +88,7 @@ def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> N
         d = cast_like(d, value)
     if value.type is not None:
         d = with_shape_of(sum_to(d, value), value)
-    grads[name] = d if name not in grads else with_shape_of(grads[name] + d, value)
+    grads[name] = d if name not in grads else with_shape_of(sum_of(grads[name], d), value)
 
 
 def _check_rules(graph: Graph, nodes: Sequence[NodeProto], live: set[str], wrt: Sequence[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -13,7 +13,16 @@ from ..graph.value import Value
 if TYPE_CHECKING:
     from .rule import RuleContext
 
-RuleResult: TypeAlias = "Value | None | Sequence[Value | None]"
+
+@dataclass(frozen=True)
+class Cotangents:
+    """What the rule of a node with bodies returns: also what belongs to the outer values that the bodies read."""
+
+    inputs: Sequence[Value | None]
+    captured: Mapping[str, Value]
+
+
+RuleResult: TypeAlias = "Value | Sequence[Value | None] | Cotangents | None"
 RuleFunction: TypeAlias = "Callable[[RuleContext], RuleResult]"
 
 
@@ -44,8 +53,9 @@ def gradient(*op_types: str, domain: str = "") -> Callable[[RuleFunction], RuleF
     """Register a function as the gradient of one or more operators.
 
     The function is given a :class:`RuleContext` ``g`` and returns the cotangent of each input in order: one value, or a
-    sequence with None where there is no gradient.  It is the mathematics only: broadcasting, accumulation, element types
-    and names are the engine's.  Raises :class:`DuplicateRuleError` when an operator already has an entry.
+    sequence with None where there is no gradient, or :class:`Cotangents` for an operator with bodies.  It is the
+    mathematics only: broadcasting, accumulation, element types and names are the engine's.  Raises
+    :class:`DuplicateRuleError` when an operator already has an entry.
     """
 
     def register(function: RuleFunction) -> RuleFunction:

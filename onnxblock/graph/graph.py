@@ -18,6 +18,7 @@ from .folding import LARGEST, fold
 from .index import Index
 from .inference import InferenceError, infer_model, infer_node, operand_with_output_type, wrongly_inferred
 from .literals import Literal, literal_dtype
+from .loops import loop_output_types
 from .op import Operators
 from .passes.renaming import rename_reads
 from .schemas import arrange, find_schema, get_schema
@@ -291,7 +292,7 @@ class Graph:
         self._names.take([node.name, *outputs, *inner_names(node)])
         for name in outputs:
             self._producers[name] = node
-        if any(name not in self._types for name in outputs):
+        if any(name not in self._types for name in outputs) or node.op_type == "Loop":
             schema = find_schema(node.op_type, self._version(node.domain), node.domain)
             if schema is not None:
                 self._infer(node, schema, strict=False)
@@ -387,6 +388,8 @@ class Graph:
             raise BlockBuildError(
                 f"{node.op_type} (opset {self.opset}) cannot take {self.describe(node.input)}: {_reason(error)}"
             ) from None
+        if node.op_type == "Loop":
+            found |= loop_output_types(self, node)
         if wrongly_inferred(node, self.opset):
             found = {k: helper.make_tensor_type_proto(v.tensor_type.elem_type, None) for k, v in found.items()}
         for name, type_ in found.items():

@@ -40,7 +40,7 @@ def choose_batch_norm_mode(model: ModelProto, mode: BatchNormMode) -> None:
         if mode is BatchNormMode.FROZEN:
             _to_inference(node)
         else:
-            _set_int(node, "training_mode", 1)
+            _to_training(node)
 
 
 def training_batch_norms(model: ModelProto) -> list[NodeProto]:
@@ -175,6 +175,12 @@ def _batch_norms(model: ModelProto) -> Iterator[NodeProto]:
 def _to_inference(node: NodeProto) -> None:
     _set_int(node, "training_mode", 0)
     del node.output[1:]
+
+
+def _to_training(node: NodeProto) -> None:
+    """Type inference refuses the training form without its outputs for the running statistics, named or not."""
+    _set_int(node, "training_mode", 1)
+    node.output.extend([""] * (3 - len(node.output)))
 
 
 def _attribute(node: NodeProto, name: str) -> AttributeProto | None:

@@ -98,8 +98,8 @@ def infer_node(
 ) -> dict[str, TypeProto]:
     """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit.
 
-    Nothing is inferred where an input is of unknown type, and ONNX infers nothing for a deprecated operator.  The only one that runtimes still run, GroupNormalization before
-    opset 21, keeps the type of its input.
+    Nothing is inferred where an input is of unknown type, and ONNX infers nothing for a deprecated operator.  The
+    only one of those that runtimes still run, GroupNormalization before opset 21, keeps the type of its input.
     """
     if schema.deprecated:
         kept = types.get(node.input[0]) if schema.name == "GroupNormalization" else None

@@ -12,7 +12,6 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from . import names
 from .accumulation import accumulate, accumulator_function
 from .autodiff.backward import backward
-from .autodiff.functions import expand_functions
 from .block import Block, set_outputs
 from .errors import BlockBuildError, NoGraphError, ParameterError
 from .graph.arithmetic import full_like, zeros_like
@@ -176,7 +175,7 @@ def _differentiate(
     model.CopyFrom(forward)
     statistics = to_training_form(model, choice.statistics, running_variance)
     wrt = [*choice.trainable, *choice.inputs]
-    graph = Graph(expand_functions(model, wrt, [loss]))
+    graph = Graph(model)
     seed = full_like(graph.value(loss), 1.0)
     gradients = backward(graph, {str(loss): seed}, wrt)
     outputs = list(results)

@@ -16,6 +16,7 @@ from ..graph.sequences import sum_of
 from ..graph.types import FLOATS
 from ..graph.value import Value
 from . import registry
+from .functions import expand
 from .registry import Cotangents, NoGradient, Rule, RuleResult
 from .rule import RuleContext
 
@@ -28,9 +29,10 @@ def backward(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) 
 
     Raises :class:`UnsupportedOperatorError` that lists every node without a rule between the outputs and ``wrt``.
     """
+    refused = expand(graph, wrt, cotangents)
     nodes, _ = needed_nodes(graph.proto.node, cotangents)
     live = live_values(graph, nodes, wrt)
-    _check_rules(graph, nodes, live, wrt)
+    _check_rules(graph, nodes, live, wrt, refused)
     grads: dict[str, Value] = {}
     for name, cotangent in cotangents.items():
         if name in live:
@@ -91,7 +93,9 @@ def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> N
     grads[name] = d if name not in grads else with_shape_of(sum_of(grads[name], d), value)
 
 
-def _check_rules(graph: Graph, nodes: Sequence[NodeProto], live: set[str], wrt: Sequence[str]) -> None:
+def _check_rules(
+    graph: Graph, nodes: Sequence[NodeProto], live: set[str], wrt: Sequence[str], refused: Mapping[str, str]
+) -> None:
     missing = [
         node
         for node in nodes
@@ -105,10 +109,13 @@ def _check_rules(graph: Graph, nodes: Sequence[NodeProto], live: set[str], wrt: 
     lines = []
     for node in missing:
         behind = sorted(set(wrt) & _ancestors(nodes, node))
-        near = difflib.get_close_matches(node.op_type, known, 3)
+        why = refused.get(node.output[0])
+        near = [] if why else difflib.get_close_matches(node.op_type, known, 3)
         lines.append(
             f"{node.op_type} (domain {node.domain or 'ai.onnx'}, opset {graph.opset}, node {node.name or node.output[0]!r}), "
-            f"behind it {_few(behind)}" + (f"; operators of a similar name: {', '.join(near)}" if near else "")
+            f"behind it {_few(behind)}"
+            + (f"; {why}" if why else "")
+            + (f"; operators of a similar name: {', '.join(near)}" if near else "")
         )
     raise UnsupportedOperatorError(
         f"{len(missing)} node{'s' if len(missing) > 1 else ''} on the way to the loss "

@@ -1,46 +1,47 @@
-"""Operators that have no rule but a function body are replaced by that body before the sweep."""
+"""Operators that have no rule are replaced, before the sweep, by what they are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TypeProto, helper
+from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, helper
 
-from ..graph.dependencies import dependents, needed_nodes, reads
-from ..graph.inference import infer_model
+from ..errors import OnnxBlockError
+from ..graph import decomposition
+from ..graph.dependencies import needed_nodes, reads
+from ..graph.graph import Graph
 from ..graph.schemas import find_schema
 from . import registry
+from .registry import NoGradient
 
 _MOST_ROUNDS = 16
 
 
-def expand_functions(model: ModelProto, wrt: Iterable[str], outputs: Iterable[str]) -> ModelProto:
-    """Replace operators without a rule by their function bodies, in place, and return ``model``.
+def expand(graph: Graph, wrt: Iterable[str], outputs: Iterable[str]) -> dict[str, str]:
+    """Replace operators without a rule by their decompositions or function bodies, in place.
 
-    Only those that lie between ``wrt`` and ``outputs``; bodies of bodies too.  The names inside are the node's name, a
-    slash, and the body's own.
+    Only those that lie between ``wrt`` and ``outputs``; what they are made of too.  Names inside begin with the node's
+    name and a slash.  Returns the reasons why nodes could not be replaced, by the name of their first output.
     """
-    roots, ends = set(wrt), set(outputs)
+    roots, ends = list(wrt), list(outputs)
+    refused: dict[str, str] = {}
     for _ in range(_MOST_ROUNDS):
-        chosen = _without_rule(model, roots, ends)
-        if not chosen:
+        count = len(graph.proto.node)
+        made: dict[str, list[NodeProto]] = {}
+        for node in _without_rule(graph, roots, ends):
+            start = len(graph.proto.node)
+            try:
+                if _append_parts(graph, node):
+                    made[node.output[0]] = list(graph.proto.node[start:])
+            except OnnxBlockError as error:
+                refused[node.output[0]] = str(error.args[0])
+        if len(graph.proto.node) > count:
+            kept = list(graph.proto.node[:count])
+            graph.arrange([new for node in kept for new in made.get(_first_output(node), [node])])
+        if not made:
             break
-        types = infer_model(model)
-        expanded: list[NodeProto] = []
-        changed = False
-        for node in model.graph.node:
-            body = _body(model, node, types) if node.output and node.output[0] in chosen else None
-            if body is None:
-                expanded.append(node)
-            else:
-                expanded += _inline(node, body)
-                changed = True
-        if not changed:
-            break
-        del model.graph.node[:]
-        model.graph.node.extend(expanded)
-    return model
+    return refused
 
 
 def has_function_body(op_type: str, opset: int, domain: str = "") -> bool:
@@ -49,26 +50,51 @@ def has_function_body(op_type: str, opset: int, domain: str = "") -> bool:
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
-def _without_rule(model: ModelProto, roots: set[str], ends: set[str]) -> set[str]:
-    nodes, _ = needed_nodes(model.graph.node, ends)
-    live = dependents(nodes, roots)
-    return {
-        node.output[0]
-        for node in nodes
-        if registry.find(node.op_type, node.domain) is None and not live.isdisjoint(reads(node))
-    }
+def _without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> list[NodeProto]:
+    """The nodes without a rule through which a gradient would have to pass."""
+    nodes, _ = needed_nodes(graph.proto.node, ends)
+    live, missing = set(roots), []
+    for node in nodes:
+        entry = registry.find(node.op_type, node.domain)
+        if live.isdisjoint(reads(node)) or isinstance(entry, NoGradient):
+            continue
+        live.update(name for name in node.output if name and graph.is_differentiable(name))
+        if entry is None:
+            missing.append(node)
+    return missing
 
 
-def _body(model: ModelProto, node: NodeProto, types: Mapping[str, TypeProto]) -> FunctionProto | None:
-    local: dict[tuple[str, str], FunctionProto] = {(f.domain, f.name): f for f in model.functions}
+def _first_output(node: NodeProto) -> str:
+    return node.output[0] if node.output else ""
+
+
+def _append_parts(graph: Graph, node: NodeProto) -> bool:
+    """Append what ``node`` is made of, with the names of its outputs; False where that is not known."""
+    entry = decomposition.find(node.op_type, node.domain)
+    if entry is not None:
+        results = decomposition.decompose(graph, node, entry)
+        for name, result in zip(node.output, results, strict=False):
+            if name and result is not None:
+                graph.proto.node.append(helper.make_node("Identity", [result], [name], name=f"{name}/Identity"))
+    else:
+        body = _body(graph, node)
+        if body is None:
+            return False
+        graph.proto.node.extend(_inline(node, body))
+    graph.sync()
+    return True
+
+
+def _body(graph: Graph, node: NodeProto) -> FunctionProto | None:
+    local: dict[tuple[str, str], FunctionProto] = {(f.domain, f.name): f for f in graph.model.functions}
     if (node.domain, node.op_type) in local:
         return local[node.domain, node.op_type]
-    opset = next((o.version for o in model.opset_import if o.domain == node.domain), 0)
+    opset = next((o.version for o in graph.model.opset_import if o.domain == node.domain), 0)
     schema: Any = find_schema(node.op_type, opset, node.domain)
     if schema is None:
         return None
     if schema.has_context_dependent_function:
-        return _context_body(schema, node, opset, types)
+        return _context_body(schema, node, opset, graph)
     versions = [v for v in schema.function_opset_versions if v <= opset]
     if not schema.has_function or not versions:
         return None
@@ -77,11 +103,9 @@ def _body(model: ModelProto, node: NodeProto, types: Mapping[str, TypeProto]) ->
     return function
 
 
-def _context_body(
-    schema: Any, node: NodeProto, opset: int, types: Mapping[str, TypeProto]
-) -> FunctionProto | None:
+def _context_body(schema: Any, node: NodeProto, opset: int, graph: Graph) -> FunctionProto | None:
     versions = [v for v in schema.context_dependent_function_opset_versions if v <= opset]
-    known = [types.get(name, TypeProto()).SerializeToString() for name in node.input]
+    known = [(graph.type_proto(name) or TypeProto()).SerializeToString() for name in node.input]
     if not versions:
         return None
     text = schema.get_context_dependent_function_with_opset_version(max(versions), node.SerializeToString(), known)

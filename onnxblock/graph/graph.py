@@ -258,6 +258,15 @@ class Graph:
         self._indexed = [len(self.proto.input), len(self.proto.initializer), len(self.proto.node)]
         return True
 
+    def arrange(self, nodes: Iterable[NodeProto]) -> None:
+        """Keep only these nodes of the graph, in this order."""
+        kept = list(nodes)
+        del self.proto.node[:]
+        self.proto.node.extend(kept)
+        self._producers.clear()
+        self._producers.update((name, node) for node in self.proto.node for name in node.output if name)
+        self._indexed[2] = len(self.proto.node)
+
     # -- keeping the index in step with the model
 
     def sync(self) -> None:
@@ -296,6 +305,8 @@ class Graph:
             schema = find_schema(node.op_type, self._version(node.domain), node.domain)
             if schema is not None:
                 self._infer(node, schema, strict=False)
+            else:
+                self._infer_foreign(node)
         if len(outputs) == 1 and not node.domain:
             self._know(node)
 
@@ -394,6 +405,14 @@ class Graph:
             found = {k: helper.make_tensor_type_proto(v.tensor_type.elem_type, None) for k, v in found.items()}
         for name, type_ in found.items():
             if type_.WhichOneof("value") is not None and (only is None or name == only):
+                self.set_type(name, type_)
+
+    def _infer_foreign(self, node: NodeProto) -> None:
+        """Types that the decomposition of an operator tells, which ONNX knows nothing of."""
+        from .decomposition import infer_by_decomposition
+
+        for name, type_ in infer_by_decomposition(self, node).items():
+            if name not in self._types:
                 self.set_type(name, type_)
 
     def describe(self, names: Iterable[str]) -> str:

@@ -36,13 +36,19 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     graph = inferred.graph
     types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
-        if value.type.WhichOneof("value") is not None:
+        if _says_something(value.type):
             types[value.name] = value.type
     for declared in model.graph.output:
-        if declared.name not in types and declared.type.WhichOneof("value") is not None:
+        if declared.name not in types and _says_something(declared.type):
             types[declared.name] = declared.type
     _distrust(model, types)
     return types
+
+
+def _says_something(proto: TypeProto) -> bool:
+    """Whether a type is more than a shape, which is all that inference finds behind an operator it does not know."""
+    kind = proto.WhichOneof("value")
+    return kind is not None and (kind != "tensor_type" or proto.tensor_type.elem_type != TensorProto.UNDEFINED)
 
 
 def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:

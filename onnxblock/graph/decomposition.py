@@ -1,0 +1,99 @@
+"""Operators that are a composition of others: what they mean, in the operators of the standard domain.
+
+Exporters and graph optimizers write operators that ONNX does not define, such as ``com.microsoft::FastGelu``.  Their
+decomposition tells the types of their results, and the gradient goes through it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy_helper
+
+from ..errors import DuplicateRuleError, OnnxBlockError
+from .graph import Graph
+from .node import NodeContext
+from .value import Value
+
+DecompositionResult: TypeAlias = "Value | Sequence[Value | None]"
+DecompositionFunction: TypeAlias = "Callable[[NodeContext], DecompositionResult]"
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """How an operator is made of others: a function from a node to the outputs that it builds."""
+
+    op_type: str
+    domain: str
+    function: DecompositionFunction
+    where: str
+
+
+_entries: dict[tuple[str, str], Decomposition] = {}
+
+
+def decomposition(*op_types: str, domain: str) -> Callable[[DecompositionFunction], DecompositionFunction]:
+    """Register a function that builds what operators of ``domain`` compute out of other operators.
+
+    The function is given a :class:`NodeContext` ``n`` and returns the outputs in order: one value, or a sequence with
+    None for an output that it cannot build.  It raises :class:`UnsupportedOperatorError` for a node that it cannot
+    express.  Raises :class:`DuplicateRuleError` when an operator already has a decomposition.
+    """
+
+    def register(function: DecompositionFunction) -> DecompositionFunction:
+        where = f"{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}"
+        for op_type in op_types:
+            known = _entries.get((domain, op_type))
+            if known is not None:
+                raise DuplicateRuleError(
+                    f"{op_type} of domain {domain!r} already has a decomposition, at {known.where}; {where} adds a "
+                    "second one."
+                )
+            _entries[domain, op_type] = Decomposition(op_type, domain, function, where)
+        return function
+
+    return register
+
+
+def find(op_type: str, domain: str) -> Decomposition | None:
+    """The decomposition of an operator, or None where nobody wrote one."""
+    importlib.import_module(".decompositions", __package__)
+    return _entries.get(("" if domain == "ai.onnx" else domain, op_type))
+
+
+def entries() -> list[Decomposition]:
+    """Every decomposition, in the order of domain and name."""
+    importlib.import_module(".decompositions", __package__)
+    return [_entries[key] for key in sorted(_entries)]
+
+
+def decompose(graph: Graph, node: NodeProto, entry: Decomposition) -> list[Value | None]:
+    """Append to ``graph`` what ``node`` is made of, and return what stands for each of its outputs."""
+    with graph.scope(node.name or node.output[0]):
+        results = entry.function(NodeContext(graph, node))
+    return [results] if isinstance(results, Value) else list(results)
+
+
+def infer_by_decomposition(graph: Graph, node: NodeProto) -> dict[str, TypeProto]:
+    """The types of the outputs of a node that ONNX does not know, as far as its decomposition tells them."""
+    entry = find(node.op_type, node.domain)
+    if entry is None:
+        return {}
+    model = helper.make_model(GraphProto(name=node.op_type), opset_imports=list(graph.model.opset_import))
+    for name in dict.fromkeys(name for name in node.input if name):
+        known = graph.constant_value(name)
+        if known is not None:
+            model.graph.initializer.append(numpy_helper.from_array(known, name))
+        else:
+            model.graph.input.append(ValueInfoProto(name=name, type=graph.type_proto(name)))
+    scratch = Graph(model)
+    try:
+        results = decompose(scratch, node, entry)
+    except OnnxBlockError:
+        return {}
+    types = {name: scratch.type_proto(y) for name, y in zip(node.output, results) if name and y is not None}
+    return {name: proto for name, proto in types.items() if proto is not None}

@@ -301,7 +301,7 @@ def reference_evaluator(model: ModelProto) -> Function:
 
 
 def _float64_operators() -> list[Any]:
-    """Operators that ONNX's own evaluator computes in float32 whatever it is given."""
+    """Operators that ONNX's own evaluator computes in float32 whatever it is given, or refuses scalars."""
     from onnx.reference.op_run import OpRun
 
     def erf(x: Array) -> Array:
@@ -317,7 +317,11 @@ def _float64_operators() -> list[Any]:
                 return (0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
             return (0.5 * x * (1 + erf(x / math.sqrt(2))),)
 
-    return [Erf, Gelu]
+    class Softsign(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (np.asarray(x / (1 + np.abs(x))),)
+
+    return [Erf, Gelu, Softsign]
 
 
 _EVALUATORS: dict[str, Evaluator] = {"onnxruntime": onnxruntime_evaluator, "onnx.reference": reference_evaluator}

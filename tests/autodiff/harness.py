@@ -46,7 +46,7 @@ def backend_cases() -> list[Case]:
         node = test.model.graph.node[0]
         if len(test.model.graph.node) > 1 or test.name.endswith("_expanded") or "_expanded_" in test.name:
             continue
-        if not isinstance(registry.find(node.op_type, node.domain), registry.Rule):
+        if registry.find(node.op_type, node.domain) is None:
             continue
         feeds = dict(zip((i.name for i in test.model.graph.input), test.data_sets[0][0], strict=True))
         feeds = {name: numpy_helper.to_array(x) if isinstance(x, TensorProto) else x for name, x in feeds.items()}
@@ -102,7 +102,15 @@ def wrt(case: Case) -> list[str]:
 
 @functools.cache
 def all_cases() -> list[Case]:
-    return [*gathered("ROWS"), *backend_cases()]
+    return [*gathered("ROWS"), *(c for c in backend_cases() if has_rule(c))]
+
+
+def has_rule(case: Case) -> bool:
+    return isinstance(registry.find(case.op_type, case.domain), registry.Rule)
+
+
+def cases_of_backend(op_type: str, domain: str = "") -> list[Case]:
+    return [c for c in backend_cases() if (c.op_type, c.domain) == (op_type, domain)]
 
 
 def cases_of(op_type: str, domain: str = "") -> list[Case]:
@@ -261,6 +269,16 @@ def compare(case: Case, at: Point, model: ModelProto, found: Sequence[np.ndarray
         np.testing.assert_allclose(
             np.asarray(d, np.float64), exact, rtol=tolerance, atol=tolerance * scale, err_msg=f"gradient of {name}"
         )
+
+
+def constant_nearby(case: Case) -> None:
+    """The outputs are the same after a small step from a point beside the case's."""
+    evaluate = reference_evaluator(to_float64(static(case)))
+    rng = np.random.default_rng(5)
+    beside = {n: case.feeds[n].astype(np.float64) + rng.uniform(0.01, 0.02, case.feeds[n].shape) for n in wrt(case)}
+    near = {n: x + 1e-6 * rng.standard_normal(x.shape) for n, x in beside.items()}
+    for y, z in zip(evaluate(beside), evaluate(near), strict=True):
+        np.testing.assert_array_equal(y, z)
 
 
 # -- the steps

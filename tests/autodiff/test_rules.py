@@ -21,6 +21,9 @@ import pytest
 
 from onnxblock.autodiff import registry
 from onnxblock.errors import GradientMismatchError
+from onnxblock.graph.passes.common_subexpressions import RANDOM
+from onnxblock.graph.sequences import for_each
+from onnxblock.graph.types import is_sequence
 
 from . import harness
 from .cases import gathered
@@ -28,7 +31,10 @@ from .cases import gathered
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from onnxblock.graph.value import Value
+
 RULES = [e for e in registry.entries() if isinstance(e, registry.Rule)]
+NO_GRADIENT = [e for e in registry.entries() if isinstance(e, registry.NoGradient) and e.op_type not in RANDOM]
 CASES = harness.all_cases()
 
 
@@ -74,12 +80,22 @@ def test_every_rule_has_a_case(rule: registry.Rule) -> None:
     assert harness.cases_of(rule.op_type, rule.domain), f"write a row for {rule.op_type} in tests/autodiff/cases"
 
 
+def times(d: Value | None, factor: float) -> Value | None:
+    """A cotangent scaled; that of a sequence is a sequence."""
+    if d is not None and is_sequence(d.graph.type_proto(d)):
+        return for_each(lambda x: x * factor, d)
+    return None if d is None else d * factor
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.domain}{r.op_type}")
 def test_a_rule_wrong_by_a_thousandth_is_caught(rule: registry.Rule, monkeypatch: pytest.MonkeyPatch) -> None:
     def scaled(g: Any) -> Any:
         result = rule.function(g)
+        if isinstance(result, registry.Cotangents):
+            captured = {name: times(d, 1.001) for name, d in result.captured.items()}
+            return registry.Cotangents([times(d, 1.001) for d in result.inputs], captured)
         values = [result] if isinstance(result, str) or result is None else result
-        return [None if d is None else d * 1.001 for d in values]
+        return [times(d, 1.001) for d in values]
 
     wrong = dataclasses.replace(rule, function=scaled)
     monkeypatch.setitem(registry._entries, (rule.domain, rule.op_type), wrong)
@@ -91,6 +107,13 @@ def test_a_rule_wrong_by_a_thousandth_is_caught(rule: registry.Rule, monkeypatch
         except (GradientMismatchError, AssertionError):
             return
     pytest.fail("no case notices")
+
+
+@pytest.mark.parametrize("entry", NO_GRADIENT, ids=lambda e: f"{e.domain}{e.op_type}")
+def test_a_declared_zero_is_zero(entry: registry.NoGradient) -> None:
+    """Between its jumps, the operator gives the same result in a neighbourhood of every point."""
+    for case in harness.cases_of_backend(entry.op_type, entry.domain):
+        harness.constant_nearby(case)
 
 
 def test_every_exception_is_of_a_case() -> None:

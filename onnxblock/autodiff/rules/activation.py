@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ...graph.arithmetic import cast_like, mask, zeros_like
+from ...graph.arithmetic import cast_like, mask
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
@@ -181,19 +181,20 @@ def log_softmax(g: RuleContext) -> RuleResult:
 def dropout(g: RuleContext) -> RuleResult:
     """Training: y = x mask / (1 - ratio), with the mask that the forward node drew; else y = x.
 
-    The mask becomes an output of the forward node, so that nothing random runs twice.  A ratio of 1 drops everything.
+    The mask becomes an output of the forward node, so that nothing random runs twice.
     """
-    training, known_ratio = g.constant(2), g.constant(1)
-    if g.input(2) is None or (training is not None and not training):
+    training, mode = g.input(2), g.constant(2)
+    if training is None or (mode is not None and not mode):
         return g.dy
-    ratio = g.input(1)
-    kept = 0.5 if ratio is None else None if known_ratio is None else 1 - float(known_ratio)
-    if training is not None and kept is not None:
-        if kept == 1:
-            return g.dy
-        return g.dy * (mask(g.output(1), g.dy) * (1 / kept)) if kept > 0 else zeros_like(g.x)
-    share = g.graph.constant(0.5) if ratio is None else 1 - ratio
-    scale = cast_like(1 / (share + mask(g.op.LessOrEqual(share, 0), share)), g.dy)
-    if training is None:
-        scale = g.op.Where(g.input(2), scale, 1)
+    scale = _dropout_scale(g)
+    if mode is None:
+        scale = g.op.Where(training, scale, 1.0)
     return g.dy * mask(g.output(1), g.dy) * scale
+
+
+def _dropout_scale(g: RuleContext) -> Value:
+    """1 / (1 - ratio), a scalar; 0 ≤ ratio < 1."""
+    ratio, known = g.input(1), g.constant(1)
+    if ratio is not None and known is None:
+        return cast_like(1 / (1 - ratio), g.dy)
+    return cast_like(g.graph.constant(2.0 if known is None else 1 / (1 - float(known)), g.dy.dtype), g.dy)

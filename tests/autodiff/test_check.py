@@ -1,0 +1,119 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper, parser
+
+import onnxblock
+from onnxblock.autodiff import registry
+from onnxblock.autodiff.check import check_gradients, check_rule
+from onnxblock.errors import FeedError, GradientMismatchError, OnnxBlockError, RuntimeUnavailableError
+
+MODEL = """
+<ir_version: 10, opset_import: ["" : 21]>
+mlp (float[3,4] x) => (float[3,2] y)
+<float[4,5] w = {0.3,-0.2,0.5,0.1,-0.4, 0.2,0.6,-0.1,0.3,0.7, -0.5,0.1,0.2,-0.3,0.4, 0.1,0.2,-0.6,0.8,0.5}, float[2] b = {0.1,-0.1}>
+{
+  h = MatMul(x, w)
+  a = Sin(h)
+  s = Slice_or_all(a)
+  y = Add(s, b)
+}
+""".replace("  s = Slice_or_all(a)\n", "  two = Constant<value = int64[2] {2, 3}>()\n  s, rest = Split<axis = 1>(a, two)\n")
+
+
+def test_a_model_with_right_gradients_passes_and_says_how() -> None:
+    result = check_gradients(parser.parse_model(MODEL))
+    assert (result.dtype, result.evaluator, result.reason) == ("float64", "onnxruntime", None)
+    assert {c.value for c in result.comparisons} == {"x", "w", "b"}
+    assert result.error < 1e-9
+    assert result.passed
+    assert "float64 on onnxruntime" in str(result)
+
+
+def test_the_reference_is_used_where_onnxruntime_has_no_kernel_and_the_result_says_so() -> None:
+    result = check_rule("Erf", np.linspace(-2, 2, 6))
+    assert result.evaluator == "onnx.reference"
+    assert result.reason is not None
+    assert "Erf" in result.reason
+    assert result.error < 1e-8
+    assert "Erf" in str(result)
+
+
+def test_an_evaluator_that_was_asked_for_is_used_or_refused() -> None:
+    assert check_rule("Exp", [0.5], evaluator="onnx.reference").evaluator == "onnx.reference"
+    with pytest.raises(RuntimeUnavailableError, match="Erf"):
+        check_rule("Erf", [0.5], evaluator="onnxruntime")
+    with pytest.raises(OnnxBlockError, match=r"evaluator 'onnxruntme'.*Did you mean 'onnxruntime'"):
+        check_rule("Erf", [0.5], evaluator="onnxruntme")
+
+
+def test_a_function_can_be_the_evaluator() -> None:
+    from onnxblock.autodiff.check import reference_evaluator
+
+    def mine(model: Any) -> Any:
+        return reference_evaluator(model)
+
+    assert check_rule("Exp", [0.5], evaluator=mine).evaluator == "mine"
+
+
+def test_float32() -> None:
+    result = check_gradients(parser.parse_model(MODEL), dtype="float32")
+    assert (result.dtype, result.evaluator) == ("float32", "onnxruntime")
+    with pytest.raises(OnnxBlockError, match="float16"):
+        check_gradients(parser.parse_model(MODEL), dtype="float16")
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_a_wrong_rule_is_an_error_that_says_where(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    rule = registry.find("Sin")
+    assert isinstance(rule, registry.Rule)
+    factor = 1.0001 if dtype == "float64" else 1.2
+    wrong = dataclasses.replace(rule, function=lambda g: g.dy * g.op.Cos(g.x) * factor)
+    monkeypatch.setitem(registry._entries, ("", "Sin"), wrong)
+    with pytest.raises(GradientMismatchError, match="MISMATCH") as caught:
+        check_gradients(parser.parse_model(MODEL), dtype=dtype)
+    assert isinstance(caught.value, AssertionError)
+    result = caught.value.result
+    assert not result.passed
+    wrong_values = {c.value for c in result.comparisons if c.error > result.tolerance}
+    assert wrong_values == {"x", "w"}
+
+
+def test_a_kink_is_named() -> None:
+    with pytest.raises(GradientMismatchError, match="at a kink"):
+        check_rule("Relu", [0.0, 0.0, 0.0])
+
+
+def test_outputs_and_values_can_be_chosen() -> None:
+    result = check_gradients(parser.parse_model(MODEL), outputs=["h"], wrt=["w"])
+    assert {c.value for c in result.comparisons} == {"w"}
+
+
+def test_inputs_that_do_not_fit_are_all_listed() -> None:
+    model = parser.parse_model(MODEL.replace("float[3,4] x", "float[N,4] x, int64[2] i"))
+    with pytest.raises(FeedError, match=r"no input 'x2'.* Did you mean 'x'.*'x' .*'i' "):
+        check_gradients(model, {"x2": np.zeros((3, 4))})
+
+
+def test_many_numbers_and_integers_among_the_inputs() -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("Gather", ["table", "i"], ["y"])],
+            "g",
+            [helper.make_tensor_value_info("i", TensorProto.INT64, [3])],
+            [helper.make_tensor_value_info("y", TensorProto.FLOAT, [3, 2])],
+            [numpy_helper.from_array(np.ones((500, 2), np.float32), "table")],
+        ),
+        opset_imports=[helper.make_opsetid("", 21)],
+        ir_version=10,
+    )
+    assert check_gradients(model, {"i": np.array([0, 7, 7])}).passed
+
+
+def test_the_facade_offers_both() -> None:
+    assert onnxblock.check_gradients is check_gradients
+    assert onnxblock.check_rule is check_rule

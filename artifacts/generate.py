@@ -12,7 +12,7 @@ from onnxblock import names
 from onnxblock.block import Block
 from onnxblock.errors import BlockBuildError
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
-from onnxblock.graph.types import FLOATS, dtype_name
+from onnxblock.graph.types import dtype_name
 from onnxblock.modes import RunningVariance, check_batch_norm_argument
 from onnxblock.training import TrainingModels
 
@@ -153,10 +153,12 @@ def _parameter_tables(models: TrainingModels) -> dict[str, tuple[ParameterInfo, 
     def info(name: str) -> ParameterInfo:
         return ParameterInfo(name, dtype_name(weights.dtype(name)), weights.shape(name), choice.reasons.get(name, ""))
 
-    left = [n for n in choice.reasons if n in weights and n not in choice.trainable and n not in choice.frozen]
     return {
         "trainable": tuple(map(info, choice.trainable)),
         "frozen": tuple(info(n) for n in choice.frozen if n not in choice.statistics),
         "statistics": tuple(map(info, choice.statistics)),
-        "untouched": tuple(info(n) for n in left if weights.dtype(n) in FLOATS),
+        "untouched": tuple(
+            ParameterInfo(t.name, dtype_name(t.data_type), tuple(t.dims), choice.reasons.get(t.name, ""))
+            for t in choice.untouched
+        ),
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from onnx import NodeProto
+from onnx import NodeProto, TensorProto
 
 from .autodiff import registry
 from .autodiff.registry import NoGradient
@@ -38,14 +38,16 @@ class ParameterChoice:
 
     ``trainable`` and ``frozen`` are in initializer order; both become inputs and are kept in the checkpoint.
     ``statistics`` are the running means and variances among ``frozen`` that training moves.  ``inputs`` are graph
-    inputs whose gradient is asked for.  ``reasons`` says for every other float weight, and for what was left out of a
-    request, why it is not trained.
+    inputs whose gradient is asked for.  ``untouched`` are stubs (name, type, shape) of the other float weights, which
+    stay in the models as they are.  ``reasons`` says for every float weight that is not trained, and for what was left
+    out of a request, why.
     """
 
     trainable: tuple[str, ...]
     frozen: tuple[str, ...]
     statistics: tuple[str, ...]
     inputs: tuple[str, ...] = ()
+    untouched: tuple[TensorProto, ...] = ()
     reasons: dict[str, str] = field(default_factory=dict)
 
 
@@ -93,11 +95,17 @@ def choose_parameters(
     if not chosen and not gradient_inputs:
         raise ParameterError(_nothing_to_train(weights, reasons), "Name what to train in requires_grad.")
     moved = [name for name in weights if name in moving_statistics]
+    left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved}
     return ParameterChoice(
         trainable=tuple(name for name in weights if name in chosen),
         frozen=tuple(name for name in weights if name in kept or name in moved),
         statistics=tuple(moved),
         inputs=gradient_inputs,
+        untouched=tuple(
+            TensorProto(name=t.name, data_type=t.data_type, dims=t.dims)
+            for t in graph.model.graph.initializer
+            if t.name in left
+        ),
         reasons=reasons,
     )
 

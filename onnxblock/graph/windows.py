@@ -57,15 +57,17 @@ def known_sizes(sizes: Value) -> list[int] | None:
     return None if array is None else [int(n) for n in array]
 
 
-def pad_image(x: Value, begin: Value, end: Value, spatial_rank: int) -> Value:
+def pad_image(x: Value, begin: Value, end: Value) -> Value:
     """``x`` with zeros around it on the spatial axes; negative sizes cut instead.
 
     Where the sizes are known, cutting is a Slice: few runtimes but onnxruntime's CPU provider pad by negative sizes.
     """
-    op, axes = x.graph.op, np.arange(2, 2 + spatial_rank)
+    op = x.graph.op
     first, last = known_sizes(begin), known_sizes(end)
     if first is None or last is None:
-        return op.Pad(x, op.Concat(begin, end, axis=0), None, axes)
+        untouched = np.zeros(2, np.int64)
+        return op.Pad(x, op.Concat(untouched, begin, untouched, end, axis=0))
+    axes = np.arange(2, 2 + len(first))
     if min(first + last) < 0:
         x = op.Slice(x, [max(-n, 0) for n in first], [n if n < 0 else 2**62 for n in last], axes)
     if max(first + last) > 0:

@@ -7,24 +7,13 @@ window it was computed from.
 
 from __future__ import annotations
 
-from functools import partial
-from math import prod
-
 import numpy as np
 
 from ...errors import BlockBuildError
 from ...graph.arithmetic import sum_over
+from ...graph.convolutions import convolution, transposed_convolution, weight_gradient
 from ...graph.value import Value
-from ...graph.windows import (
-    Windows,
-    covered,
-    fitted_windows,
-    known_sizes,
-    pad_image,
-    spatial_shape,
-    sum_over_batch,
-    taps,
-)
+from ...graph.windows import Windows, covered, fitted_windows, spatial_shape
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -39,8 +28,8 @@ def conv(g: RuleContext) -> RuleResult:
     rank, group = _spatial_rank(g), g.attr("group")
     windows = _windows(g, rank, image=x, outputs=g.y)
     return (
-        transposed_convolution(g.dy, w, windows, group, rank) if g.wants(0) else None,
-        weight_gradient(x, g.dy, w, windows, group, rank) if g.wants(1) else None,
+        transposed_convolution(g.dy, w, windows, group) if g.wants(0) else None,
+        weight_gradient(x, g.dy, w, windows, group) if g.wants(1) else None,
         sum_over(g.dy, [0, *range(2, 2 + rank)]) if g.wants(2) else None,
     )
 
@@ -52,8 +41,8 @@ def conv_transpose(g: RuleContext) -> RuleResult:
     rank, group = _spatial_rank(g), g.attr("group")
     windows = _windows(g, rank, image=g.y, outputs=x)
     return (
-        convolution(g.dy, w, windows, group, rank) if g.wants(0) else None,
-        weight_gradient(g.dy, x, w, windows, group, rank) if g.wants(1) else None,
+        convolution(g.dy, w, windows, group) if g.wants(0) else None,
+        weight_gradient(g.dy, x, w, windows, group) if g.wants(1) else None,
         sum_over(g.dy, [0, *range(2, 2 + rank)]) if g.wants(2) else None,
     )
 
@@ -118,85 +107,3 @@ def _transposed_begin(
     wanted = size if output_shape else op.Mul(count, np.array(strides, np.int64))
     total = op.Max(op.Sub(op.Add(reached, added), wanted), np.zeros(1, np.int64))
     return op.Div(total if auto_pad == "SAME_UPPER" else op.Add(total, 1), np.array([2]))
-
-
-# -- the two linear maps, and their adjoint in the weights
-
-
-def convolution(image: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
-    """Every window of ``image`` times the weights ``[M, C/group, kernel...]``."""
-    op = image.graph.op
-    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
-    if begin is None or end is None or min(begin + end) < 0:
-        image, pads = pad_image(image, windows.begin, windows.end, rank), [0] * 2 * rank
-    else:
-        pads = begin + end
-    return op.Conv(image, w, strides=windows.strides, dilations=windows.dilations, group=group, pads=pads)
-
-
-def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
-    """Adjoint of :func:`convolution` in its image: every output's cotangent spread over its window."""
-    op = dy.graph.op
-    transposed = partial(op.ConvTranspose, dy, w, strides=windows.strides, dilations=windows.dilations, group=group)
-    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
-    if begin is not None and end is not None and min(begin) >= 0:
-        pads, rest = [*begin, *(max(n, 0) for n in end)], [max(-n, 0) for n in end]
-        if all(n < max(s, d) for n, s, d in zip(rest, windows.strides, windows.dilations, strict=True)):
-            return transposed(pads=pads, output_padding=rest)
-    return pad_image(transposed(), op.Neg(windows.begin), op.Neg(windows.end), rank)
-
-
-def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: int, rank: int) -> Value:
-    """Adjoint of :func:`convolution` in its weights, by the form that the CPU provider runs fastest.
-
-    1. Sizes of the weights unknown: one convolution with batch and channels exchanged.  2. Otherwise the windows as
-    columns, times the cotangents.
-    """
-    padded = pad_image(image, windows.begin, windows.end, rank)
-    if w.is_static:
-        return _by_columns(padded, dy, w, windows, group)
-    return _by_exchanged_convolution(padded, dy, windows, group, rank)
-
-
-def _by_columns(padded: Value, dy: Value, w: Value, windows: Windows, group: int) -> Value:
-    """im2col: dw[m, k, c] = Σ_n dy[n, m, :] · columns[n, k, c, :]."""
-    op = padded.graph.op
-    outputs, channels, *kernel = _sizes(w)
-    positions = prod(known_sizes(windows.count) or [-1])
-    lead = [0, group] if group > 1 else [0]
-    columns = [op.Reshape(tap, [*lead, channels, positions]) for tap in taps(padded, windows)]
-    joined = op.Concat(*columns, axis=len(lead)) if len(columns) > 1 else columns[0]
-    rows = op.Reshape(dy, [*lead, outputs // group, positions])
-    order = [*range(len(lead)), len(lead) + 1, len(lead)]
-    dw = sum_over_batch(op.MatMul(rows, op.Transpose(joined, perm=order)))
-    if prod(kernel) == 1:
-        return op.Reshape(dw, [outputs, channels, *kernel])
-    return _channels_before_taps(op.Reshape(dw, [outputs, *kernel, channels]))
-
-
-def _channels_before_taps(dw: Value) -> Value:
-    """``[M, kernel..., C]`` as ``[M, C, kernel...]``."""
-    assert dw.rank is not None
-    return dw.transpose(0, -1, *range(1, dw.rank - 1))
-
-
-def _by_exchanged_convolution(padded: Value, dy: Value, windows: Windows, group: int, rank: int) -> Value:
-    """One convolution whose batch is the channels, whose channels are the batch, and whose kernel is dy.
-
-    Neighbouring taps of dw are ``dilations`` apart, neighbouring elements of dy ``strides``: the two exchange places.
-    """
-    op, axes = padded.graph.op, list(range(2, 2 + rank))
-    exchanged = op.Transpose(padded, perm=[1, 0, *axes])
-    if group > 1:
-        parted = op.Reshape(padded, op.Concat([0, group, -1], spatial_shape(padded), axis=0))
-        turned = op.Transpose(parted, perm=[2, 1, 0, *(a + 1 for a in axes)])
-        exchanged = op.Reshape(turned, op.Concat(op.Shape(turned, end=1), [-1], spatial_shape(padded), axis=0))
-    kernel = op.Transpose(dy, perm=[1, 0, *axes])
-    dw = op.Conv(exchanged, kernel, strides=windows.dilations, dilations=windows.strides, group=group)
-    cut = op.Slice(dw, np.zeros(rank, np.int64), windows.kernel, np.array(axes))
-    return op.Transpose(cut, perm=[1, 0, *axes])
-
-
-def _sizes(w: Value) -> list[int]:
-    assert w.shape is not None
-    return [n for n in w.shape if isinstance(n, int)]

@@ -9,13 +9,14 @@ import numpy as np
 from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, expand_like, mask, reshape_like, shape_of
+from ...graph.convolutions import transposed_convolution
 from ...graph.separable import along_axes, identity
 from ...graph.types import FLOATS
 from ...graph.value import Value
 from ...graph.windows import fitted_windows, spatial_shape
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
-from .convolution import same_padding, transposed_convolution
+from .convolution import same_padding
 
 
 @gradient("MaxPool")
@@ -101,7 +102,7 @@ def average_pool(g: RuleContext) -> RuleResult:
     windows = fitted_windows(strides, dilations, size, spatial_shape(g.y), spatial_shape(g.x), begin)
     weight = g.graph.constant(np.full([1, 1, *kernel], 1 / prod(kernel)), g.x.dtype)
     images = g.op.Reshape(g.dy, g.op.Concat([-1, 1], windows.count, axis=0))
-    return reshape_like(transposed_convolution(images, weight, windows, 1, rank), g.x)
+    return reshape_like(transposed_convolution(images, weight, windows, 1), g.x)
 
 
 def _by_axis(g: RuleContext, d: Value, **options: int) -> Value:

@@ -40,6 +40,10 @@ ROWS = [
         for kernel, strides in (((2, 3), (1, 2)), ((1, 1), (3, 2)), ((4, 3), (2, 2)))
     ),
     case("Conv", X, normal(5, 4, 3, 3), strides=[2, 2], name="kernel_shape_from_the_weights"),
+    case("Conv", normal(2, 32, 5, 4), normal(2, 32, 3, 2), strides=[2, 1], pads=[1, 0, 1, 1], name="many_channels"),
+    case("Conv", normal(2, 3, 9, 8), normal(2, 3, 5, 5), strides=[2, 2], pads=[2, 2, 2, 1], name="few_channels"),
+    case("Conv", X, normal(4, 1, 3, 3), group=4, strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 2], name="depthwise"),
+    case("Conv", normal(1, 6, 4, 4), normal(4, 3, 3, 3), group=2, pads=[1, 1, 1, 1], name="small_groups"),
     case("Conv", X1, normal(6, 2, 3), normal(6), strides=[2], pads=[1, 1], group=2),
     case("Conv", X3, normal(4, 2, 3, 2, 2), normal(4), strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1]),
     case("Conv", X3, normal(2, 1, 2, 2, 2), group=2, dilations=[2, 2, 1]),

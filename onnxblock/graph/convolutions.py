@@ -1,0 +1,200 @@
+"""Convolution, its adjoint in the image and its adjoint in the weights, over given windows.
+
+Weights are ``[M, C / group, kernel...]``: M channels of the outputs, C of the image.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+
+import numpy as np
+from onnx import TensorProto
+
+from .value import Value
+from .windows import Windows, known_sizes, pad_image, spatial_shape, sum_over_batch, taps
+
+
+def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
+    """Every window of ``image`` times the weights."""
+    op, rank = image.graph.op, len(windows.strides)
+    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
+    if begin is None or end is None or min(begin + end) < 0:
+        image, pads = pad_image(image, windows.begin, windows.end), [0] * 2 * rank
+    else:
+        pads = begin + end
+    return op.Conv(image, w, strides=windows.strides, dilations=windows.dilations, group=group, pads=pads)
+
+
+def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int) -> Value:
+    """Adjoint of :func:`convolution` in its image: every output spread over its window.
+
+    1. Many small groups and no stride: the convolution with the kernel turned round, which runs on several cores where
+    ConvTranspose does not.  2. ConvTranspose, its result cut or padded by the node itself where the sizes are known.
+    """
+    op = dy.graph.op
+    begin, end = known_sizes(windows.begin), known_sizes(windows.end)
+    if begin is not None and end is not None and min(begin) >= 0:
+        turned = _by_turned_kernel(dy, w, windows, group, begin, end)
+        if turned is not None:
+            return turned
+    transposed = partial(op.ConvTranspose, dy, w, strides=windows.strides, dilations=windows.dilations, group=group)
+    if begin is not None and end is not None and min(begin) >= 0:
+        pads, rest = [*begin, *(max(n, 0) for n in end)], [max(-n, 0) for n in end]
+        if all(n < max(s, d) for n, s, d in zip(rest, windows.strides, windows.dilations, strict=True)):
+            return transposed(pads=pads, output_padding=rest)
+    return pad_image(transposed(), op.Neg(windows.begin), op.Neg(windows.end))
+
+
+def _by_turned_kernel(
+    dy: Value, w: Value, windows: Windows, group: int, begin: Sequence[int], end: Sequence[int]
+) -> Value | None:
+    kernel = known_sizes(windows.kernel)
+    if group == 1 or kernel is None or not w.is_static or any(s != 1 for s in windows.strides):
+        return None
+    op, rank = dy.graph.op, len(kernel)
+    outputs, channels = _sizes(w)[:2]
+    extent = [(k - 1) * d for k, d in zip(kernel, windows.dilations, strict=True)]
+    pads = [e - n for e, n in zip([*extent, *extent], [*begin, *end], strict=True)]
+    if channels > 8 or outputs // group > 8 or min(pads) < 0:
+        return None
+    turned = op.Slice(w, [-1] * rank, [-(2**62)] * rank, np.arange(2, 2 + rank), [-1] * rank)
+    if channels > 1 or outputs > group:
+        split = op.Reshape(turned, [group, outputs // group, channels, *kernel])
+        swapped = op.Transpose(split, perm=[0, 2, 1, *range(3, 3 + rank)])
+        turned = op.Reshape(swapped, [group * channels, outputs // group, *kernel])
+    return op.Conv(dy, turned, dilations=windows.dilations, group=group, pads=pads)
+
+
+# -- the adjoint in the weights
+
+
+def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: int) -> Value:
+    """Adjoint of :func:`convolution` in its weights: dw[m, c, k] = Σ dy[m, o] image[c, window o at k].
+
+    1. Weights of unknown size, and large kernels over few channels: one convolution, batch and channels exchanged.
+    2. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
+    keeps those in the same window.  3. Many channels and small kernels: rows of channels gathered into one matrix.
+    4. Otherwise a product for each place in the kernel, or for all of them where the channels are few.
+    """
+    padded = pad_image(image, windows.begin, windows.end)
+    if not w.is_static:
+        return _by_exchanged_convolution(padded, dy, windows, group)
+    outputs, channels, *kernel = _sizes(w)
+    if group == 1 and channels <= 4 and prod(kernel) >= 25:
+        return _by_exchanged_convolution(padded, dy, windows, group)
+    count = known_sizes(windows.count)
+    if count is not None and known_sizes(spatial_shape(padded)) is not None and prod(kernel) > 1:
+        depthwise = len(kernel) == 2 and channels == 1 and outputs == group
+        if depthwise and (count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3):
+            return _by_masked_columns(padded, dy, windows, outputs)
+        if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1:
+            return _by_gathered_rows(padded, dy, windows, outputs, channels)
+    return _by_taps(padded, dy, windows, group, [outputs, channels, *kernel])
+
+
+def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequence[int]) -> Value:
+    """For each place in the kernel, a product of cotangents with what the windows have there.
+
+    Few channels make small products: then the places are joined first, in one matrix of columns.
+    """
+    op = padded.graph.op
+    outputs, channels, *kernel = sizes
+    positions = prod(known_sizes(windows.count) or [-1])
+    lead = [0, group] if group > 1 else [0]
+    columns = [op.Reshape(tap, [*lead, channels, positions]) for tap in taps(padded, windows)]
+    if len(columns) > 1 and channels < 16:
+        columns = [op.Concat(*columns, axis=len(lead))]
+    rows = op.Reshape(dy, [*lead, outputs // group, positions])
+    order = [*range(len(lead)), len(lead) + 1, len(lead)]
+    found = [sum_over_batch(op.MatMul(rows, op.Transpose(x, perm=order))) for x in columns]
+    if len(found) > 1:
+        joined = op.Concat(*(op.Reshape(d, [outputs, channels, 1]) for d in found), axis=2)
+        return op.Reshape(joined, [outputs, channels, *kernel])
+    if prod(kernel) == 1:
+        return op.Reshape(found[0], [outputs, channels, *kernel])
+    return _channels_before_taps(op.Reshape(found[0], [outputs, *kernel, channels]))
+
+
+def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, channels: int) -> Value:
+    """With the channels last a window is a few rows of the image: one Gather makes the matrix, one Gemm the product."""
+    op, rank = padded.graph.op, len(windows.strides)
+    axes = list(range(2, 2 + rank))
+    kernel = known_sizes(windows.kernel) or []
+    rows = op.Reshape(op.Transpose(padded, perm=[0, *axes, 1]), [0, -1, channels])
+    columns = op.Reshape(op.Gather(rows, _window_rows(padded, windows), axis=1), [-1, prod(kernel) * channels])
+    cotangents = op.Reshape(op.Transpose(dy, perm=[1, 0, *axes]), [outputs, -1])
+    return _channels_before_taps(op.Reshape(op.Gemm(cotangents, columns), [outputs, *kernel, channels]))
+
+
+def _window_rows(padded: Value, windows: Windows) -> Value:
+    """The flat places in the padded image of the elements of each window: ``[count · kernel]``, window by window."""
+    graph, rank = padded.graph, len(windows.strides)
+    size, count, kernel = (known_sizes(v) or [] for v in (spatial_shape(padded), windows.count, windows.kernel))
+    total: Value | None = None
+    for axis in range(rank):
+        step = prod(size[axis + 1 :])
+        starts = np.arange(count[axis]) * windows.strides[axis] * step
+        places = np.arange(kernel[axis]) * windows.dilations[axis] * step
+        shape = [1] * 2 * rank
+        shape[axis], shape[rank + axis] = count[axis], kernel[axis]
+        part = graph.constant((starts[:, None] + places).reshape(shape))
+        total = part if total is None else graph.op.Add(total, part)
+    assert total is not None
+    return graph.op.Reshape(total, [-1])
+
+
+def _by_masked_columns(padded: Value, dy: Value, windows: Windows, channels: int) -> Value:
+    """Depthwise in two dimensions: for each row of the kernel, the products of all columns of dy with all of the image.
+
+    That is more arithmetic than needed, in matrix products that are much faster than what they replace.
+    """
+    op = padded.graph.op
+    count, kernel = known_sizes(windows.count) or [], known_sizes(windows.kernel) or []
+    width = (known_sizes(spatial_shape(padded)) or [])[1]
+    step, dilation = windows.strides, windows.dilations
+    rows = op.Reshape(op.Transpose(dy, perm=[1, 0, 2, 3]), [channels, -1, count[1]])
+    cotangents, image = op.Transpose(rows, perm=[0, 2, 1]), op.Transpose(padded, perm=[1, 0, 2, 3])
+    products = []
+    for i in range(kernel[0]):
+        start = i * dilation[0]
+        reach = op.Slice(image, [start], [start + (count[0] - 1) * step[0] + 1], [2], [step[0]])
+        products.append(op.MatMul(cotangents, op.Reshape(reach, [channels, -1, width])))
+    pairs = op.Concat(*products, axis=0) if len(products) > 1 else products[0]
+    places = np.arange(count[1])[:, None, None] * step[1] + np.arange(kernel[1]) * dilation[1]
+    together = op.Equal(places, np.arange(width)[:, None])
+    mask = op.Reshape(op.Cast(together, to=dy.dtype or TensorProto.FLOAT), [count[1] * width, kernel[1]])
+    kept = op.MatMul(op.Reshape(pairs, [kernel[0] * channels, count[1] * width]), mask)
+    return op.Reshape(
+        op.Transpose(op.Reshape(kept, [kernel[0], channels, kernel[1]]), perm=[1, 0, 2]), [channels, 1, *kernel]
+    )
+
+
+def _by_exchanged_convolution(padded: Value, dy: Value, windows: Windows, group: int) -> Value:
+    """One convolution whose batch is the channels, whose channels are the batch, and whose kernel is dy.
+
+    Neighbouring places in dw are ``dilations`` apart, neighbouring elements of dy ``strides``: the two exchange roles.
+    """
+    op, rank = padded.graph.op, len(windows.strides)
+    axes = list(range(2, 2 + rank))
+    exchanged = op.Transpose(padded, perm=[1, 0, *axes])
+    if group > 1:
+        parted = op.Reshape(padded, op.Concat([0, group, -1], spatial_shape(padded), axis=0))
+        turned = op.Transpose(parted, perm=[2, 1, 0, *(a + 1 for a in axes)])
+        exchanged = op.Reshape(turned, op.Concat(op.Shape(turned, end=1), [-1], spatial_shape(padded), axis=0))
+    kernel = op.Transpose(dy, perm=[1, 0, *axes])
+    dw = op.Conv(exchanged, kernel, strides=windows.dilations, dilations=windows.strides, group=group)
+    cut = op.Slice(dw, np.zeros(rank, np.int64), windows.kernel, np.array(axes))
+    return op.Transpose(cut, perm=[1, 0, *axes])
+
+
+def _channels_before_taps(dw: Value) -> Value:
+    """``[M, kernel..., C]`` as ``[M, C, kernel...]``."""
+    assert dw.rank is not None
+    return dw.transpose(0, -1, *range(1, dw.rank - 1))
+
+
+def _sizes(w: Value) -> list[int]:
+    assert w.shape is not None
+    return [n for n in w.shape if isinstance(n, int)]

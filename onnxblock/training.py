@@ -18,6 +18,7 @@ from .graph.arithmetic import full_like, zeros_like
 from .graph.check import check
 from .graph.context import current_graph
 from .graph.graph import Graph
+from .graph.padding import spell_out_pads
 from .graph.passes import run_passes
 from .graph.passes.prune import prune
 from .graph.types import FLOATS, dtype_name, shape_text
@@ -185,6 +186,7 @@ def _differentiate(
     _accumulate_gradients(graph, choice, gradients, outputs)
     _move_statistics(graph, choice, statistics, outputs)
     set_outputs(graph, outputs)
+    spell_out_pads(graph)
     run_passes(graph.model)
     return graph.model
 

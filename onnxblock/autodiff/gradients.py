@@ -13,6 +13,7 @@ from ..graph.arithmetic import full_like, zeros_like
 from ..graph.check import check
 from ..graph.context import current_graph, open_graph
 from ..graph.graph import Graph
+from ..graph.padding import spell_out_pads
 from ..graph.passes import run_passes
 from ..graph.types import FLOATS
 from ..graph.value import Value
@@ -148,6 +149,7 @@ def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, a
         named = graph.unique(name + GRADIENT_SUFFIX)
         proto.node.append(helper.make_node("Identity", [gradient], [named], name=named))
         proto.output.append(helper.make_tensor_value_info(named, known.dtype, known.shape))
+    spell_out_pads(graph)
     result = graph.to_model_proto()
     run_passes(result)
     check(result)

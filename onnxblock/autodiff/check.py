@@ -289,7 +289,7 @@ def reference_evaluator(model: ModelProto) -> Function:
     """Run a model with ONNX's own evaluator in NumPy."""
     from onnx.reference import ReferenceEvaluator
 
-    session = ReferenceEvaluator(model, new_ops=_float64_operators())
+    session = ReferenceEvaluator(model, new_ops=reference_operators())
     names = set(session.input_names)
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
@@ -300,8 +300,8 @@ def reference_evaluator(model: ModelProto) -> Function:
     return run
 
 
-def _float64_operators() -> list[Any]:
-    """Operators that ONNX's own evaluator computes in float32 whatever it is given, or refuses scalars."""
+def reference_operators() -> list[Any]:
+    """Operators that ONNX's own evaluator computes in float32 whatever it is given, or not for everything they take."""
     from onnx.reference.op_run import OpRun
 
     def erf(x: Array) -> Array:
@@ -321,7 +321,18 @@ def _float64_operators() -> list[Any]:
         def _run(self, x: Array) -> tuple[Array]:
             return (np.asarray(x / (1 + np.abs(x))),)
 
-    return [Erf, Gelu, Softsign]
+    class Pad(OpRun):
+        def _run(
+            self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None, mode: str | None = None
+        ) -> tuple[Array]:
+            widths = np.zeros((x.ndim, 2), np.int64)
+            widths[range(x.ndim) if axes is None else axes] = np.reshape(pads, (2, -1)).T
+            options = {} if mode not in (None, "constant") else {"constant_values": 0 if value is None else value}
+            padded = np.pad(x, np.maximum(widths, 0), mode or "constant", **options)
+            ends = [n + after for n, after in zip(padded.shape, np.minimum(widths[:, 1], 0))]
+            return (padded[tuple(slice(-min(before, 0), end) for before, end in zip(widths[:, 0], ends))],)
+
+    return [Erf, Gelu, Pad, Softsign]
 
 
 _EVALUATORS: dict[str, Evaluator] = {"onnxruntime": onnxruntime_evaluator, "onnx.reference": reference_evaluator}

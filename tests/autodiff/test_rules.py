@@ -109,6 +109,14 @@ def test_a_rule_wrong_by_a_thousandth_is_caught(rule: registry.Rule, monkeypatch
     pytest.fail("no case notices")
 
 
+@pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.domain}{r.op_type}")
+def test_what_a_rule_gives_can_be_differentiated_again(rule: registry.Rule) -> None:
+    """Differences of the gradient itself, at the rule's first smooth case."""
+    cases = [c for c in harness.cases_of(rule.op_type, rule.domain) if harness.is_smooth(c)]
+    assert cases, "write a row without literal gradients"
+    _run(cases[0], "second", lambda: harness.step_second(cases[0], harness.Point(cases[0])))
+
+
 @pytest.mark.parametrize("entry", NO_GRADIENT, ids=lambda e: f"{e.domain}{e.op_type}")
 def test_a_declared_zero_is_zero(entry: registry.NoGradient) -> None:
     """Between its jumps, the operator gives the same result in a neighbourhood of every point."""
@@ -117,7 +125,7 @@ def test_a_declared_zero_is_zero(entry: registry.NoGradient) -> None:
 
 
 def test_every_exception_is_of_a_case() -> None:
-    steps = ["all", "float64", "structure", "float32", *harness.FORMS]
+    steps = ["all", "float64", "structure", "float32", "second", *harness.FORMS]
     known = [f"{case.name}:{step}" for case in CASES for step in steps]
     stale = [pattern for pattern in gathered("EXCEPTIONS") if not fnmatch.filter(known, pattern)]
     assert not stale

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 BATCH = 32
 LEARNING_RATE = 3e-3
 WANTED_ACCURACY = 0.97
-# The data of scikit-learn come in this layout; no two test digits are in the training set.
-SIDE, CLASSES = 8, 10
+SIDE, CLASSES = 8, 10  # of scikit-learn's digits
 
 
 class Convolution(onnxblock.Block):
@@ -115,7 +114,7 @@ def train(folder: Path, epochs: int, console: Console) -> float:
         optimizer=artifacts.OptimType.AdamW,
         artifact_directory=folder,
     )
-    console.print(made)
+    console.print(str(made))
 
     state = CheckpointState.load_checkpoint(made.checkpoint)
     module = Module(made.training_model, state, made.eval_model)

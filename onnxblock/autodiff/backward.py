@@ -10,7 +10,7 @@ from onnx import NodeProto
 from ..errors import OnnxBlockError, UnsupportedOperatorError
 from ..graph.arithmetic import cast_like, sum_to, with_shape_of
 from ..graph.dependencies import captured as captured_by
-from ..graph.dependencies import dependents, needed_nodes, reads, subgraphs
+from ..graph.dependencies import needed_nodes, reads, subgraphs
 from ..graph.graph import Graph
 from ..graph.sequences import sum_of
 from ..graph.types import FLOATS
@@ -134,8 +134,3 @@ def _ancestors(nodes: Sequence[NodeProto], node: NodeProto) -> set[str]:
 def _few(names: Sequence[str], most: int = 5) -> str:
     shown = ", ".join(repr(n) for n in names[:most])
     return shown + (f" and {len(names) - most} more" if len(names) > most else "") or "nothing that is trained"
-
-
-def reaches(nodes: Sequence[NodeProto], name: str, outputs: Sequence[str]) -> bool:
-    """Whether one of ``outputs`` depends on ``name``."""
-    return not dependents(nodes, [name]).isdisjoint(outputs)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import blocks, checkpoint, loss, optim
+    from .autodiff import check
     from .autodiff.check import check_gradients, check_rule
     from .autodiff.gradients import gradients
     from .autodiff.registry import gradient, no_gradient
@@ -47,7 +48,13 @@ _HOMES = {
     "no_gradient": "autodiff.registry",
     "save_checkpoint": "checkpoint",
 }
-_MODULES = ("blocks", "checkpoint", "loss", "optim")
+_MODULES = {
+    "blocks": "blocks",
+    "check": "autodiff.check",
+    "checkpoint": "checkpoint",
+    "loss": "loss",
+    "optim": "optim",
+}
 
 __all__ = [
     "Block",
@@ -59,6 +66,7 @@ __all__ = [
     "Value",
     "base",
     "blocks",
+    "check",
     "check_gradients",
     "check_rule",
     "checkpoint",
@@ -80,7 +88,7 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
     if name in _MODULES:
-        return importlib.import_module(f"{__name__}.{name}")
+        return importlib.import_module(f"{__name__}.{_MODULES[name]}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

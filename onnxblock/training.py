@@ -20,6 +20,7 @@ from .graph.context import current_graph
 from .graph.graph import Graph
 from .graph.padding import spell_out_pads
 from .graph.passes import run_passes
+from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.prune import prune
 from .graph.types import FLOATS, dtype_name, shape_text
 from .graph.value import Value
@@ -113,6 +114,7 @@ def build_training_models(
     evaluation = ModelProto()
     evaluation.CopyFrom(forward)
     to_evaluation_form(evaluation)
+    expand_cross_entropy(evaluation)
     prune(evaluation)
     training = _differentiate(forward, loss, results, choice, running_variance)
     for model in (training, evaluation):

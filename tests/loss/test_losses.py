@@ -13,6 +13,7 @@ from onnxblock.block import set_outputs
 from onnxblock.errors import BlockBuildError
 from onnxblock.graph.arithmetic import full_like
 from onnxblock.graph.check import check
+from onnxblock.graph.passes import run_passes
 from onnxblock.graph.types import onnx_dtype
 from tests.running import normal, run
 
@@ -40,8 +41,12 @@ def compare(block, function, scores, target, tolerance, name="target", shape=Non
     x = torch.tensor(scores, requires_grad=True)
     expected = function(x, torch.tensor(target))
     (gradient,) = torch.autograd.grad(expected.sum(), x)
-    for optimize in (True, False):
-        value, dx = run(model, {"scores": scores, name: target}, optimize=optimize)
+    finished = ModelProto()
+    finished.CopyFrom(model)
+    run_passes(finished)
+    assert "SoftmaxCrossEntropyLoss" not in {node.op_type for node in finished.graph.node}
+    for variant, optimize in ((model, True), (finished, True), (finished, False)):
+        value, dx = run(variant, {"scores": scores, name: target}, optimize=optimize)
         assert value.dtype == dx.dtype == scores.dtype
         assert value.shape == tuple(expected.shape)
         np.testing.assert_allclose(value, expected.detach().numpy(), rtol=tolerance, atol=tolerance)
@@ -157,6 +162,7 @@ def test_large_scores_stay_finite(precision):
 @pytest.mark.parametrize(("reduction", "expected"), [("mean", np.nan), ("sum", 0.0)])
 def test_nothing_to_learn_from(reduction, expected):
     model = with_gradient(loss.CrossEntropyLoss(ignore_index=-1, reduction=reduction), normal(3, CLASSES))
+    run_passes(model)
     value, gradient = run(model, {"scores": normal(3, CLASSES), "labels": np.full(3, -1)})
     np.testing.assert_equal(value, np.float32(expected))
     np.testing.assert_array_equal(gradient, np.zeros((3, CLASSES), np.float32))
@@ -177,9 +183,20 @@ def test_half_precision(block, name, target):
     exact = run(with_gradient(block, scores), {"scores": scores, name: target})
     half = scores.astype(np.float16)
     target = target if name == "labels" else target.astype(np.float16)
-    for value, expected in zip(run(with_gradient(block, half), {"scores": half, name: target}), exact, strict=True):
+    model = with_gradient(block, half)
+    run_passes(model)
+    for value, expected in zip(run(model, {"scores": half, name: target}), exact, strict=True):
         assert value.dtype == np.float16
         np.testing.assert_allclose(value, expected, rtol=5e-3, atol=5e-3)
+
+
+def test_many_samples_in_half_precision():
+    """Neither the sum of the losses nor that of the weights fits float16."""
+    scores = np.zeros((70_000, 2), np.float16)
+    model = with_gradient(loss.CrossEntropyLoss(weight=[1.0, 1.0], ignore_index=-1), scores)
+    run_passes(model)
+    value, _ = run(model, {"scores": scores, "labels": np.zeros(70_000, np.int64)})
+    np.testing.assert_allclose(value, np.log(2), rtol=1e-2)
 
 
 class TestTargets:

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from onnx import ModelProto
 
 from .common_subexpressions import merge_common_subexpressions
+from .cross_entropy import expand_cross_entropy
 from .duplicates import merge_equal_initializers
 from .identities import remove_identities
 from .prune import prune
 
 PASSES: tuple[Callable[[ModelProto], bool], ...] = (
     prune,
+    expand_cross_entropy,
     remove_identities,
     merge_equal_initializers,
     merge_common_subexpressions,

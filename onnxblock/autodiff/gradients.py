@@ -27,12 +27,15 @@ COTANGENT_SUFFIX = "_cotangent"
 """What the input that carries the cotangent of an output is called, behind the output's name."""
 
 
+# A Value is a str, and so a sequence of them; the first form that fits is meant.
 @overload
-def gradients(of: Value, wrt: Value, cotangents: Value | None = None) -> Value: ...
+def gradients(  # type: ignore[overload-overlap]
+    of: Value, wrt: Value, cotangents: Value | None = None
+) -> Value: ...
 
 
 @overload
-def gradients(
+def gradients(  # type: ignore[overload-overlap]
     of: Value | Sequence[str], wrt: Sequence[str], cotangents: Value | Sequence[str | None] | None = None
 ) -> list[Value]: ...
 

@@ -38,7 +38,8 @@ def softsign(g: RuleContext) -> RuleResult:
 def hard_sigmoid(g: RuleContext) -> RuleResult:
     """y = clip(α x + β, 0, 1): slope α where 0 < y < 1."""
     op = g.op
-    return g.dy * (mask(op.And(op.Greater(g.y, 0), op.Less(g.y, 1)), g.dy) * g.attr("alpha"))
+    alpha: float = g.attr("alpha")
+    return g.dy * (mask(op.And(op.Greater(g.y, 0), op.Less(g.y, 1)), g.dy) * alpha)
 
 
 # -- piecewise functions
@@ -53,7 +54,7 @@ def relu(g: RuleContext) -> RuleResult:
 @gradient("LeakyRelu")
 def leaky_relu(g: RuleContext) -> RuleResult:
     """y = x or α x: slope 1 where x > 0, else α."""
-    alpha = g.attr("alpha")
+    alpha: float = g.attr("alpha")
     return g.dy * (_positive(g) * (1 - alpha) + alpha)
 
 
@@ -86,13 +87,15 @@ def elu(g: RuleContext) -> RuleResult:
 @gradient("Selu")
 def selu(g: RuleContext) -> RuleResult:
     """y = γ x or γ α (e^x - 1): slope γ where x > 0, else γ α e^x."""
-    return g.dy * (_exponential_slope(g, g.attr("alpha")) * g.attr("gamma"))
+    gamma: float = g.attr("gamma")
+    return g.dy * (_exponential_slope(g, g.attr("alpha")) * gamma)
 
 
 @gradient("Celu")
 def celu(g: RuleContext) -> RuleResult:
     """y = x or α (e^(x/α) - 1): slope 1 where x > 0, else e^(x/α)."""
-    return g.dy * (g.op.Min(g.x, 0) / g.attr("alpha")).exp()
+    scaled: Value = g.op.Min(g.x, 0) / g.attr("alpha")
+    return g.dy * scaled.exp()
 
 
 def _exponential_slope(g: RuleContext, alpha: float) -> Value:

@@ -112,8 +112,8 @@ def power(g: RuleContext) -> RuleResult:
 
 def _power_slope(g: RuleContext, x: Value, p: Value) -> Value:
     known = g.constant(1)
-    if known is not None and known.size == 1 and p.rank == 0:
-        exponent = known.item()
+    if known is not None and known.size == 1 and known.ndim <= (x.rank or 0):
+        exponent = float(known.item())
         if exponent == 2:
             return x * 2
         if exponent == 3:

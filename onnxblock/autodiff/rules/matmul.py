@@ -79,8 +79,7 @@ def _transposed(x: Value) -> Value:
 
 @gradient("Gemm")
 def gemm(g: RuleContext) -> RuleResult:
-    """Y = alpha op(A) op(B) + beta C: dA = alpha dY op(B)', dB = alpha op(A)' dY, each transposed as its input is;
-    dC = beta dY."""
+    """Y = α op(A) op(B) + β C: dA = α dY op(B)', dB = α op(A)' dY, dC = β dY; transposed as the input is."""
     a, b = g.inputs[:2]
     alpha, ta, tb = g.attr("alpha"), g.attr("transA"), g.attr("transB")
     da = db = dc = None

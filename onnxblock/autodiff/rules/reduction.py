@@ -74,7 +74,7 @@ def reduce_mean(g: RuleContext) -> RuleResult:
 
 @gradient("ReduceMax", "ReduceMin")
 def reduce_extremum(g: RuleContext) -> RuleResult:
-    """The gradient goes to the largest (smallest) element; equal ones share it evenly, as in PyTorch's amax and amin."""
+    """The gradient goes to the largest (smallest) element; equal ones share it, as in PyTorch's amax and amin."""
     r = _Reduction(g)
     taken = mask(g.op.Equal(g.x, r.y), g.dy)
     return taken * (r.dy / r.sum(taken))

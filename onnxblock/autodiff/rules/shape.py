@@ -7,15 +7,13 @@ from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, reshape_like, shape_of, with_shape_of, zeros_like
 from ...graph.scatter import move_back
-from ...graph.value import Value
+from ...graph.value import Operand, Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
 
 no_gradient("Shape", "Size", reason="the result is made of integers")
 no_gradient("ConstantOfShape", "EyeLike", "Constant", reason="the result does not depend on elements of the input")
-no_gradient(
-    *("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"), reason="the inputs are settings"
-)
+no_gradient(*("BlackmanWindow", "HammingWindow", "HannWindow", "MelWeightMatrix"), reason="the inputs are settings")
 no_gradient(
     *("Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"),
     reason="the result is drawn at random",
@@ -65,7 +63,8 @@ def concat(g: RuleContext) -> RuleResult:
         start = op.ReduceSum(op.Concat(*sizes[:k], axis=0), keepdims=1) if k else np.array([0])
         piece = op.Slice(g.dy, start, op.Add(start, sizes[k]), np.array([axis]))
         return [piece if j == k else None for j in range(len(inputs))]
-    return op.Split(g.dy, op.Concat(*sizes, axis=0), axis=axis, outputs=len(inputs))
+    pieces: list[Value] = op.Split(g.dy, op.Concat(*sizes, axis=0), axis=axis, outputs=len(inputs))
+    return pieces
 
 
 @gradient("Split")
@@ -153,7 +152,8 @@ def tile(g: RuleContext) -> RuleResult:
         copies = op.Range(0, op.Mul(rank, 2), 2)
         split_axes = op.Reshape(g.dy, op.Reshape(pairs, [-1]), allowzero=1)
         return with_shape_of(op.ReduceSum(split_axes, copies, keepdims=0), g.x), None
-    sizes, axes = [], []
+    sizes: list[Operand] = []
+    axes = []
     for k, count in enumerate(known.tolist()):
         if count != 1:
             axes.append(len(sizes))
@@ -191,9 +191,7 @@ def trilu(g: RuleContext) -> RuleResult:
 @gradient("ReverseSequence")
 def reverse_sequence(g: RuleContext) -> RuleResult:
     """Reversing is its own inverse."""
-    return g.op.ReverseSequence(
-        g.dy, g.inputs[1], batch_axis=g.attr("batch_axis"), time_axis=g.attr("time_axis")
-    ), None
+    return g.op.ReverseSequence(g.dy, g.inputs[1], batch_axis=g.attr("batch_axis"), time_axis=g.attr("time_axis")), None
 
 
 @gradient("Range")

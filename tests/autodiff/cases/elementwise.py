@@ -58,6 +58,7 @@ ROWS = [
     *(case("Pow", _POSITIVE, p, constants=(1,)) for p in (2.0, 3.0, 0.5, 0.0, 1.0, -1.5)),
     *(case("Pow", normal(2, 3), np.array(p), name=f"int{p}") for p in (0, 1, 2, 3, -2)),
     case("Pow", normal(2, 3), np.array([[2.0], [3.0]], np.float32), constants=(1,)),
+    *(case("Pow", x, [3.0], constants=(1,), name=f"vector_exponent_{np.ndim(x)}") for x in (2.0, _POSITIVE)),
     case("Pow", _POSITIVE, np.array([2.0, 0.5, -1.0]), name="float32_float64"),
     case("Pow", _POSITIVE.astype(np.float64), [2.0, 0.5, -1.0], name="float64_float32"),
     case("Pow", [0.0, 0.0, 0.0, 2.0], [0.0, 1.0, 2.0, 0.0], gradients=([0, 1, 0, 0], [0, 0, 0, _LOG2])),

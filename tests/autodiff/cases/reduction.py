@@ -33,13 +33,22 @@ ROWS = [
     case("ReduceMin", [[1.0, 3.0, 1.0], [2.0, 2.0, 2.0]], np.array([1]), gradient=[[0.5, 0, 0.5], [1 / 3] * 3]),
     case("ReduceMax", [[1.0, 3.0], [3.0, 0.0]], keepdims=0, gradient=[[0, 0.5], [0.5, 0]]),
     # -- zeros
-    case("ReduceProd", [[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 3.0]], np.array([1]),
-         gradient=[[6, 0, 0], [0, 0, 0], [6, 3, 2]]),
+    case(
+        "ReduceProd",
+        [[0.0, 2.0, 3.0], [0.0, 0.0, 3.0], [1.0, 2.0, 3.0]],
+        np.array([1]),
+        gradient=[[6, 0, 0], [0, 0, 0], [6, 3, 2]],
+    ),
     case("ReduceProd", [[0.0, 2.0, 3.0], [4.0, 5.0, 0.5]], np.array([1]), name="one_zero"),
     case("ReduceL1", [-1.0, 0.0, 2.0], gradient=[-1, 0, 1]),
     case("ReduceL2", [[0.0, 0.0], [3.0, 4.0]], np.array([1]), gradient=[[0, 0], [0.6, 0.8]]),
-    case("ReduceLogSumExp", [[1000.0, 1000.0], [-1000.0, -1000.0]], np.array([1]), gradient=[[0.5, 0.5]] * 2,
-         name="far_out_2x2"),
+    case(
+        "ReduceLogSumExp",
+        [[1000.0, 1000.0], [-1000.0, -1000.0]],
+        np.array([1]),
+        gradient=[[0.5, 0.5]] * 2,
+        name="far_out_2x2",
+    ),
     case("ReduceLogSumExp", [1000.0, 0.0], gradient=[1, 0], name="far_out_2"),
     case("ReduceLogSum", [0.0, 0.0], gradient=[math.inf, math.inf]),
     # -- running
@@ -52,8 +61,15 @@ ROWS = [
     ),
     *(case(op, normal(0, 3), np.array(0), opset=26) for op in ("CumSum", "CumProd")),
     *(
-        case("CumProd", [[1.5, 0.0, 2.0, 3.0], [0.0, 2.0, 0.0, 1.0], [2.0, 3.0, 4.0, 0.0]], np.array(1),
-             exclusive=exclusive, reverse=reverse, opset=26, name=f"zeros_{exclusive}{reverse}")
+        case(
+            "CumProd",
+            [[1.5, 0.0, 2.0, 3.0], [0.0, 2.0, 0.0, 1.0], [2.0, 3.0, 4.0, 0.0]],
+            np.array(1),
+            exclusive=exclusive,
+            reverse=reverse,
+            opset=26,
+            name=f"zeros_{exclusive}{reverse}",
+        )
         for exclusive in (0, 1)
         for reverse in (0, 1)
     ),

@@ -68,8 +68,8 @@ ROWS = [
     _slice((0, 4), (0, 0, 2, 1)),
     _slice((4,), (0, 1, 3, 1)),
     case("Slice", normal(5, 4), _ints(1, 1), _ints(3, 4), name="no_axes"),
-    case("Slice", normal(5, 4), _ints(1), _ints(3), _ints(-1).astype(np.int32)[:1].astype(np.int64), name="no_steps"),
-    case("Slice", normal(5, 4), np.array([1], np.int32), np.array([3], np.int32), np.array([0], np.int32), name="int32"),
+    case("Slice", normal(5, 4), _ints(1), _ints(3), _ints(-1), name="no_steps"),
+    case("Slice", normal(5, 4), *(np.array([k], np.int32) for k in (1, 3, 0)), name="int32"),
     # -- Pad
     case("Pad", normal(3, 4), _ints(1, 0, 2, 3)),
     case("Pad", normal(3, 4), _ints(1, 0, 2, 3), 0.5),

@@ -1,0 +1,120 @@
+"""What runs a model for a check: onnxruntime where it has the kernels, ONNX's own evaluator elsewhere."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from onnx import ModelProto
+
+from ...errors import BlockBuildError, RuntimeUnavailableError, did_you_mean
+
+Array: TypeAlias = "npt.NDArray[Any]"
+Function: TypeAlias = "Callable[[Mapping[str, Array]], list[Array]]"
+Evaluator: TypeAlias = "Callable[[ModelProto], Function]"
+"""Makes a function out of a model: from the arrays of its inputs to the arrays of its outputs."""
+
+
+def onnxruntime_evaluator(model: ModelProto) -> Function:
+    """Run a model on onnxruntime's CPU provider, one thread, without graph optimisations."""
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise RuntimeUnavailableError(f"onnxruntime is not installed: {error}", "pip install onnxruntime") from None
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - the bindings derive their exceptions from Exception only
+        raise RuntimeUnavailableError(f"onnxruntime does not load the model: {_first_line(error)}") from None
+    names = {i.name for i in session.get_inputs()}
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        return list(session.run(None, {name: np.asarray(x) for name, x in feeds.items() if name in names}))
+
+    return run
+
+
+def reference_evaluator(model: ModelProto) -> Function:
+    """Run a model with ONNX's own evaluator in NumPy."""
+    from onnx.reference import ReferenceEvaluator
+
+    session = ReferenceEvaluator(model, new_ops=reference_operators())
+    names = set(session.input_names)
+
+    def run(feeds: Mapping[str, Array]) -> list[Array]:
+        with np.errstate(all="ignore"):
+            found = session.run(None, {name: x for name, x in feeds.items() if name in names})
+        return [np.asarray(y) for y in found]
+
+    return run
+
+
+def reference_operators() -> list[Any]:
+    """Operators that ONNX's own evaluator computes in float32 whatever it is given, or not for everything they take."""
+    from onnx.reference.op_run import OpRun
+
+    def erf(x: Array) -> Array:
+        return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), x.dtype)
+
+    def pad(x: Array, pads: Array, value: Array | None, axes: Array | None, mode: Any) -> Array:
+        widths = np.zeros((x.ndim, 2), np.int64)
+        widths[range(x.ndim) if axes is None else axes] = np.reshape(pads, (2, -1)).T
+        options: dict[str, Any] = {"constant_values": 0 if value is None else value} if mode == "constant" else {}
+        padded = np.pad(x, np.maximum(widths, 0), mode, **options)
+        # Negative widths cut off.
+        ends = [n + after for n, after in zip(padded.shape, np.minimum(widths[:, 1], 0), strict=True)]
+        return padded[tuple(slice(-min(start, 0), end) for start, end in zip(widths[:, 0], ends, strict=True))]
+
+    class Erf(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (erf(x),)
+
+    class Gelu(OpRun):
+        def _run(self, x: Array, approximate: str | None = None) -> tuple[Array]:
+            if approximate == "tanh":
+                return (0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),)
+            return (0.5 * x * (1 + erf(x / math.sqrt(2))),)
+
+    class Softsign(OpRun):
+        def _run(self, x: Array) -> tuple[Array]:
+            return (np.asarray(x / (1 + np.abs(x))),)
+
+    class Pad(OpRun):
+        def _run(
+            self, x: Array, pads: Array, value: Array | None = None, axes: Array | None = None, mode: str | None = None
+        ) -> tuple[Array]:
+            return (pad(x, pads, value, axes, mode or "constant"),)
+
+    return [Erf, Gelu, Pad, Softsign]
+
+
+_EVALUATORS: dict[str, Evaluator] = {"onnxruntime": onnxruntime_evaluator, "onnx.reference": reference_evaluator}
+
+
+def choose_evaluators(
+    forward: ModelProto, backward: ModelProto, asked: str | Evaluator | None
+) -> tuple[Function, Function, str, str | None]:
+    """The two models as functions, the name of what runs them, and why it is not onnxruntime."""
+    if asked is None:
+        try:
+            return onnxruntime_evaluator(forward), onnxruntime_evaluator(backward), "onnxruntime", None
+        except RuntimeUnavailableError as error:
+            reason = str(error)
+        return reference_evaluator(forward), reference_evaluator(backward), "onnx.reference", reason
+    if isinstance(asked, str):
+        if asked not in _EVALUATORS:
+            raise BlockBuildError(f"there is no evaluator {asked!r}." + did_you_mean(asked, _EVALUATORS))
+        make, name = _EVALUATORS[asked], asked
+    else:
+        make, name = asked, getattr(asked, "__name__", type(asked).__name__)
+    return make(forward), make(backward), name, None
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n", maxsplit=1)[0]

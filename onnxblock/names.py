@@ -71,3 +71,8 @@ def updated(state: str) -> str:
 def moment(parameter: str, k: int) -> str:
     """Name of the optimizer input that carries the k-th state of ``parameter``."""
     return f"{parameter}.{MOMENTUM_PREFIX}{k}"
+
+
+def backward_function(function: str) -> str:
+    """Name of the function of our own domain that is the backward pass of ``function``."""
+    return f"{function}_backward"

@@ -21,6 +21,7 @@ from .graph.graph import Graph
 from .graph.padding import spell_out_pads
 from .graph.passes import run_passes
 from .graph.passes.cross_entropy import expand_cross_entropy
+from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
 from .graph.types import FLOATS, dtype_name, shape_text
 from .graph.value import Value
@@ -114,6 +115,7 @@ def build_training_models(
     evaluation = ModelProto()
     evaluation.CopyFrom(forward)
     to_evaluation_form(evaluation)
+    inline_own_functions(evaluation)
     expand_cross_entropy(evaluation)
     prune(evaluation)
     training = _differentiate(forward, loss, results, choice, running_variance)

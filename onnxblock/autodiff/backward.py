@@ -16,7 +16,7 @@ from ..graph.sequences import sum_of
 from ..graph.types import FLOATS
 from ..graph.value import Value
 from . import registry
-from .functions import expand
+from .functions import expand, passing_nodes
 from .registry import Cotangents, NoGradient, Rule, RuleResult
 from .rule import RuleContext
 
@@ -30,7 +30,7 @@ def backward(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) 
     Raises :class:`UnsupportedOperatorError` that lists every node without a rule between the outputs and ``wrt``.
     """
     refused = expand(graph, wrt, cotangents)
-    nodes, _ = needed_nodes(graph.proto.node, cotangents)
+    nodes = passing_nodes(graph.proto.node, cotangents)
     live = live_values(graph, nodes, wrt)
     _check_rules(graph, nodes, live, wrt, refused)
     grads: dict[str, Value] = {}

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from typing import Any
 
-from onnx import AttributeProto, FunctionProto, GraphProto, NodeProto, TypeProto, helper
+from onnx import FunctionProto, NodeProto, TypeProto, helper
 
 from ..errors import OnnxBlockError
 from ..graph import decomposition
 from ..graph.dependencies import needed_nodes, reads
 from ..graph.graph import Graph
+from ..graph.inlining import inlined
 from ..graph.schemas import find_schema
 from . import registry
 from .registry import NoGradient
@@ -50,13 +51,18 @@ def has_function_body(op_type: str, opset: int, domain: str = "") -> bool:
     return schema is not None and bool(schema.has_function or schema.has_context_dependent_function)
 
 
+def passing_nodes(nodes: Iterable[NodeProto], outputs: Iterable[str]) -> list[NodeProto]:
+    """The nodes that ``outputs`` depend on through operators that pass a gradient back, in their order."""
+    passing = [n for n in nodes if not isinstance(registry.find(n.op_type, n.domain), NoGradient)]
+    return needed_nodes(passing, outputs)[0]
+
+
 def _without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> list[NodeProto]:
     """The nodes without a rule through which a gradient would have to pass."""
-    nodes, _ = needed_nodes(graph.proto.node, ends)
     live, missing = set(roots), []
-    for node in nodes:
+    for node in passing_nodes(graph.proto.node, ends):
         entry = registry.find(node.op_type, node.domain)
-        if live.isdisjoint(reads(node)) or isinstance(entry, NoGradient):
+        if live.isdisjoint(reads(node)):
             continue
         live.update(name for name in node.output if name and graph.is_differentiable(name))
         if entry is None:
@@ -80,7 +86,7 @@ def _append_parts(graph: Graph, node: NodeProto) -> bool:
         body = _body(graph, node)
         if body is None:
             return False
-        graph.proto.node.extend(_inline(node, body))
+        graph.proto.node.extend(inlined(node, body))
     graph.sync()
     return True
 
@@ -112,54 +118,3 @@ def _context_body(schema: Any, node: NodeProto, opset: int, graph: Graph) -> Fun
     function = FunctionProto()
     function.ParseFromString(text)
     return function if text else None
-
-
-def _inline(node: NodeProto, function: FunctionProto) -> list[NodeProto]:
-    prefix = (node.name or node.output[0]) + "/"
-    names = dict(zip(function.input, [*node.input, *[""] * len(function.input)], strict=False))
-    names.update(zip(function.output, node.output, strict=False))
-
-    def rename(name: str) -> str:
-        return str(names.setdefault(name, prefix + name if name else ""))
-
-    given = {a.name: a for a in node.attribute}
-    defaults = {a.name: a for a in function.attribute_proto}
-    schema = find_schema(node.op_type, 1 << 30, node.domain)
-    if schema is not None:
-        for name, attribute in schema.attributes.items():
-            if attribute.default_value.name:
-                defaults.setdefault(name, attribute.default_value)
-    return [_copy(inner, rename, {**defaults, **given}) for inner in function.node]
-
-
-def _copy(node: NodeProto, rename: Callable[[str], str], attributes: Mapping[str, AttributeProto]) -> NodeProto:
-    copy = helper.make_node(
-        node.op_type,
-        [rename(name) for name in node.input],
-        [rename(name) for name in node.output],
-        name=rename(node.name or next(name for name in node.output if name) + "/node"),
-        domain=node.domain,
-    )
-    for attribute in node.attribute:
-        bound = AttributeProto()
-        if attribute.ref_attr_name:
-            if attribute.ref_attr_name not in attributes:
-                continue
-            bound.CopyFrom(attributes[attribute.ref_attr_name])
-            bound.name = attribute.name
-        else:
-            bound.CopyFrom(attribute)
-            for body in [bound.g] if bound.type == AttributeProto.GRAPH else bound.graphs:
-                _rename_body(body, rename, attributes)
-        copy.attribute.append(bound)
-    return copy
-
-
-def _rename_body(body: GraphProto, rename: Callable[[str], str], attributes: Mapping[str, AttributeProto]) -> None:
-    for value in (*body.input, *body.output, *body.value_info):
-        value.name = rename(value.name)
-    for tensor in body.initializer:
-        tensor.name = rename(tensor.name)
-    nodes: Sequence[NodeProto] = [_copy(node, rename, attributes) for node in body.node]
-    del body.node[:]
-    body.node.extend(nodes)

@@ -22,6 +22,9 @@ class Cotangents:
     captured: Mapping[str, Value]
 
 
+ANY = "*"
+"""Stands for every operator of a domain that has no entry of its own."""
+
 RuleResult: TypeAlias = "Value | Sequence[Value | None] | Cotangents | None"
 RuleFunction: TypeAlias = "Callable[[RuleContext], RuleResult]"
 
@@ -94,13 +97,14 @@ def forget(op_type: str, domain: str = "") -> None:
 def find(op_type: str, domain: str = "") -> Rule | NoGradient | None:
     """The entry of an operator, or None where nobody wrote one."""
     _load_rules()
-    return _entries.get((_standard(domain), op_type))
+    domain = _standard(domain)
+    return _entries.get((domain, op_type)) or _entries.get((domain, ANY))
 
 
 def entries() -> Iterator[Rule | NoGradient]:
-    """Every entry, in the order of domain and name."""
+    """Every entry of one operator, in the order of domain and name."""
     _load_rules()
-    return iter([_entries[key] for key in sorted(_entries)])
+    return iter([_entries[key] for key in sorted(_entries) if key[1] != ANY])
 
 
 def _standard(domain: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from . import operators as _operators
 from .conversion import Cast, LabelEncoder
 from .elementwise import Abs, Add, Clip, Div, Log, Mul, Neg, Pow, Sigmoid, Sub
+from .gradient import CustomGradient, StopGradient, StraightThrough
 from .linear import Linear
 from .operator import Operator
 from .reduction import ReduceAllL2, ReduceMean, ReduceSum
@@ -25,6 +26,7 @@ __all__ = [
     "Cast",
     "Clip",
     "Constant",
+    "CustomGradient",
     "Div",
     "InputLike",
     "LabelEncoder",
@@ -40,6 +42,8 @@ __all__ = [
     "ReduceSum",
     "SequenceConstruct",
     "Sigmoid",
+    "StopGradient",
+    "StraightThrough",
     "Sub",
 ]
 

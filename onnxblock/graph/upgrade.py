@@ -11,6 +11,7 @@ import onnx
 from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, inliner
 
 from ..errors import InvalidModelError
+from ..names import OWN_DOMAIN
 from .dependencies import all_nodes, subgraphs
 from .naming import Names
 from .schemas import NEWEST_OPSET
@@ -104,8 +105,8 @@ def _use_one_default_domain(model: ModelProto) -> None:
 def _inline_functions(model: ModelProto) -> ModelProto:
     """The model with the bodies of its functions in place of their calls.
 
-    The inliner passes over functions whose opsets are not those of the model, so these are made equal first, and it
-    does not import what the bodies need.
+    Functions of our own domain stay, since they carry gradients.  The inliner passes over functions whose opsets are
+    not those of the model, so these are made equal first, and it does not import what the bodies need.
     """
     if not model.functions:
         return model
@@ -123,7 +124,8 @@ def _inline_functions(model: ModelProto) -> ModelProto:
         for entry in holder.opset_import:
             entry.version = versions[entry.domain]
     called = {function.domain for function in model.functions}
-    inlined = inliner.inline_local_functions(model)
+    own = [(f.domain, f.name) for f in model.functions if f.domain == OWN_DOMAIN]
+    inlined = inliner.inline_selected_functions(model, own, exclude=True)
     domains = {node.domain for node in all_nodes(inlined.graph.node)}
     imported = {entry.domain for entry in inlined.opset_import}
     kept = [e for e in inlined.opset_import if not e.domain or e.domain in domains or e.domain not in called]

@@ -93,9 +93,11 @@ def call(
     """
     if all((f.domain, f.name) != (DOMAIN, op_type) for f in graph.model.functions):
         types = {formal: type_ for formal, (_, type_) in inputs.items()}
-        graph.model.functions.append(
-            make_function(DOMAIN, op_type, graph.opset, types, list(outputs), build, list(attributes))
-        )
+
+        def body(*values: Value) -> dict[str, Value]:
+            return dict(zip(outputs, build(*values)))
+
+        graph.model.functions.append(make_function(DOMAIN, op_type, graph.opset, types, body, list(attributes)))
     graph.import_domain(DOMAIN, _VERSION)
     given, made = [n for n, _ in inputs.values()], [n for n, _ in outputs.values()]
     graph.model.graph.node.append(

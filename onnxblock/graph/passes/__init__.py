@@ -10,9 +10,11 @@ from .common_subexpressions import merge_common_subexpressions
 from .cross_entropy import expand_cross_entropy
 from .duplicates import merge_equal_initializers
 from .identities import remove_identities
+from .own_functions import inline_own_functions
 from .prune import prune
 
 PASSES: tuple[Callable[[ModelProto], bool], ...] = (
+    inline_own_functions,
     prune,
     expand_cross_entropy,
     remove_identities,

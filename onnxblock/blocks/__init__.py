@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..block import Block
 from . import operators as _operators
 from .conversion import Cast, LabelEncoder
 from .elementwise import Abs, Add, Clip, Div, Log, Mul, Neg, Pow, Sigmoid, Sub
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Abs",
     "Add",
+    "Block",
     "Cast",
     "Clip",
     "Constant",

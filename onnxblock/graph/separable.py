@@ -21,7 +21,9 @@ def identity(size: Value, dtype: int | None) -> Value:
     """
     op = size.graph.op
     zeros = op.ConstantOfShape(op.Concat(size, size, axis=0))
-    return op.EyeLike(zeros, dtype=dtype if dtype in FLOATS else TensorProto.FLOAT)
+    # The CPU provider makes identities of float32 and float64 only.
+    made: Value = op.EyeLike(zeros, dtype=TensorProto.DOUBLE if dtype == TensorProto.DOUBLE else TensorProto.FLOAT)
+    return made.cast(dtype) if dtype is not None and dtype != made.dtype and dtype in FLOATS else made
 
 
 def along_axis(x: Value, matrix: Value, axis: int, rank: int) -> Value:

@@ -10,6 +10,7 @@ A module says, beyond what ONNX's own backend cases cover:
 
 from __future__ import annotations
 
+import functools
 import importlib
 import itertools
 import pkgutil
@@ -114,6 +115,7 @@ def families() -> list[Any]:
     return [importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__)]
 
 
+@functools.cache
 def gathered(name: str) -> Any:
     """Everything that the families say under one name."""
     found = [getattr(module, name) for module in families() if hasattr(module, name)]

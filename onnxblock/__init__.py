@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from .errors import OnnxBlockError
     from .export import export_for_inference
     from .graph.context import base, current_graph, custom_op_library, empty_base
+    from .graph.decomposition import decomposition
     from .graph.graph import Graph
+    from .graph.node import NodeContext
     from .graph.value import Value
     from .training import TrainingBlock
 
@@ -31,6 +33,7 @@ _HOMES = {
     "Block": "block",
     "ForwardBlock": "block",
     "Graph": "graph.graph",
+    "NodeContext": "graph.node",
     "OnnxBlockError": "errors",
     "RuleContext": "autodiff.rule",
     "TrainingBlock": "training",
@@ -40,6 +43,7 @@ _HOMES = {
     "check_rule": "autodiff.check",
     "current_graph": "graph.context",
     "custom_op_library": "graph.context",
+    "decomposition": "graph.decomposition",
     "empty_base": "graph.context",
     "export_for_inference": "export",
     "gradient": "autodiff.registry",
@@ -60,6 +64,7 @@ __all__ = [
     "Block",
     "ForwardBlock",
     "Graph",
+    "NodeContext",
     "OnnxBlockError",
     "RuleContext",
     "TrainingBlock",
@@ -72,6 +77,7 @@ __all__ = [
     "checkpoint",
     "current_graph",
     "custom_op_library",
+    "decomposition",
     "empty_base",
     "export_for_inference",
     "gradient",

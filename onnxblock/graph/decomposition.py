@@ -22,6 +22,9 @@ from .value import Value
 DecompositionResult: TypeAlias = "Value | Sequence[Value | None]"
 DecompositionFunction: TypeAlias = "Callable[[NodeContext], DecompositionResult]"
 
+MICROSOFT = "com.microsoft"
+"""The domain of the operators that onnxruntime adds to the standard ones."""
+
 
 @dataclass(frozen=True)
 class Decomposition:
@@ -34,6 +37,9 @@ class Decomposition:
 
 
 _entries: dict[tuple[str, str], Decomposition] = {}
+
+_OF_ONE_TYPE = {(MICROSOFT, "Inverse")}
+"""Operators that no standard ones compose, whose result has the type of their input."""
 
 
 def decomposition(*op_types: str, domain: str) -> Callable[[DecompositionFunction], DecompositionFunction]:
@@ -82,7 +88,8 @@ def infer_by_decomposition(graph: Graph, node: NodeProto) -> dict[str, TypeProto
     """The types of the outputs of a node that ONNX does not know, as far as its decomposition tells them."""
     entry = find(node.op_type, node.domain)
     if entry is None:
-        return {}
+        kept = graph.type_proto(node.input[0]) if (node.domain, node.op_type) in _OF_ONE_TYPE else None
+        return {} if kept is None else {node.output[0]: kept}
     model = helper.make_model(GraphProto(name=node.op_type), opset_imports=list(graph.model.opset_import))
     for name in dict.fromkeys(name for name in node.input if name):
         known = graph.constant_value(name)

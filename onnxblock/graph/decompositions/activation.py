@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 
-from ..decomposition import decomposition
+from ..decomposition import MICROSOFT, decomposition
 from ..node import NodeContext
 from ..value import Value
-
-MICROSOFT = "com.microsoft"
 
 
 @decomposition("Gelu", domain=MICROSOFT)

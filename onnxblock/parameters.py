@@ -10,21 +10,29 @@ from onnx import NodeProto, TensorProto
 from .autodiff import registry
 from .autodiff.registry import NoGradient
 from .errors import ParameterError, did_you_mean
+from .graph.decomposition import MICROSOFT
 from .graph.dependencies import reads
 from .graph.graph import Graph
 from .graph.types import FLOATS, dtype_name
 from .modes import running_statistics
 
 _SETTINGS = {
-    "Clip": (1, 2),
-    "Dropout": (1, 2),
-    "OneHot": (2,),
-    "Pad": (2,),
-    "Pow": (1,),
-    "Range": (0, 1, 2),
-    "Resize": (1, 2),
-    "QuantizeLinear": (1, 2),
-    "DequantizeLinear": (1, 2),
+    ("", "Clip"): (1, 2),
+    ("", "Dropout"): (1, 2),
+    ("", "OneHot"): (2,),
+    ("", "Pad"): (2,),
+    ("", "Pow"): (1,),
+    ("", "Range"): (0, 1, 2),
+    ("", "Resize"): (1, 2),
+    ("", "QuantizeLinear"): (1, 2),
+    ("", "DequantizeLinear"): (1, 2),
+    ("", "RotaryEmbedding"): (1, 2),
+    (MICROSOFT, "GatherBlockQuantized"): (2, 3),
+    (MICROSOFT, "GroupQueryAttention"): (7, 8),
+    (MICROSOFT, "MatMulBnb4"): (2,),
+    (MICROSOFT, "MatMulNBits"): (2, 3),
+    (MICROSOFT, "Pad"): (2,),
+    (MICROSOFT, "RotaryEmbedding"): (2, 3),
 }
 """Float inputs that set how an operator works: by default they are not trained."""
 
@@ -193,7 +201,7 @@ def _differentiable_values(graph: Graph, loss: str) -> set[str]:
 
 def _gradient_reads(node: NodeProto) -> set[str]:
     names = reads(node)
-    settings = _SETTINGS.get(node.op_type, ()) if not node.domain else ()
+    settings = _SETTINGS.get((node.domain, node.op_type), ())
     set_only = {node.input[k] for k in settings if k < len(node.input)}
     return names - (set_only - {n for k, n in enumerate(node.input) if k not in settings})
 

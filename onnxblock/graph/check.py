@@ -5,6 +5,9 @@ from __future__ import annotations
 from onnx import ModelProto, TensorProto, checker, helper
 
 from ..errors import InvalidModelError
+from . import decomposition
+from .decomposition import MICROSOFT
+from .dependencies import all_nodes
 from .weights import is_stub
 
 
@@ -31,6 +34,7 @@ def check(model: ModelProto) -> None:
         if value.type.HasField("tensor_type"):
             value.type.tensor_type.shape.SetInParent()
     _allow_early_group_normalization(view)
+    _allow_foreign_operators(view)
     try:
         checker.check_model(view)
     except checker.ValidationError as error:
@@ -50,3 +54,12 @@ def _allow_early_group_normalization(view: ModelProto) -> None:
             kept = [a for a in node.attribute if a.name == "epsilon"]
             del node.attribute[:]
             node.attribute.extend(kept)
+
+
+def _allow_foreign_operators(view: ModelProto) -> None:
+    """Move operators that ONNX does not know out of its domain, where some optimizers put them, for the check."""
+    foreign = [n for n in all_nodes(view.graph.node) if not n.domain and decomposition.find(n.op_type, "") is not None]
+    for node in foreign:
+        node.domain = MICROSOFT
+    if foreign and all(o.domain != MICROSOFT for o in view.opset_import):
+        view.opset_import.append(helper.make_opsetid(MICROSOFT, 1))

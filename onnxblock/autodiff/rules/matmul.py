@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ...errors import BlockBuildError
+from ...graph.arithmetic import expand_like, reshape_like, shape_of
 from ...graph.value import Value
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
@@ -70,11 +72,8 @@ def _transposed(x: Value) -> Value:
     """The last two axes exchanged, whatever the rank."""
     if x.rank is not None:
         return x.T
-    op = x.graph.op
-    shape = op.Shape(x)
-    matrices = op.Reshape(x, op.Concat([-1], op.Slice(shape, [-2], [2**62]), axis=0))
-    turned = op.Concat(op.Slice(shape, [0], [-2]), op.Slice(shape, [-1], [2**62]), op.Slice(shape, [-2], [-1]), axis=0)
-    return op.Reshape(op.Transpose(matrices, perm=[0, 2, 1]), turned)
+    turned: Value = x.graph.op.Einsum(x, equation="...ij->...ji")
+    return turned
 
 
 @gradient("Gemm")
@@ -98,3 +97,31 @@ def gemm(g: RuleContext) -> RuleResult:
     if g.wants(2):
         dc = g.dy if g.attr("beta") == 1 else g.dy * g.attr("beta")
     return da, db, dc
+
+
+@gradient("Det")
+def det(g: RuleContext) -> RuleResult:
+    """d det X = Σ C dX with the matrix of cofactors C, which are determinants themselves (Jacobi's formula).
+
+    Exact for singular matrices too, where det(X) X⁻¹' is not defined.  The size of the matrices must be known.
+    """
+    op, n = g.op, _matrix_size(g)
+    dy = g.op.Unsqueeze(g.dy, [-1, -2])
+    if n == 1:
+        return expand_like(dy, g.x)
+    places = np.arange(n * n).reshape(n, n)
+    minors = np.stack([np.delete(np.delete(places, i, 0), j, 1) for i in range(n) for j in range(n)])
+    signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
+    elements = op.Reshape(g.x, op.Concat(op.Slice(shape_of(g.x), [0], [-2]), [n * n], axis=0))
+    cofactors = reshape_like(op.Det(op.Gather(elements, minors, axis=-1)), g.x)
+    return cofactors * dy * g.graph.constant(signs, g.x.dtype)
+
+
+def _matrix_size(g: RuleContext) -> int:
+    sizes = [] if g.x.shape is None else [n for n in g.x.shape[-2:] if isinstance(n, int)]
+    if not sizes:
+        raise BlockBuildError(
+            f"the size of the matrices in {g.graph.describe([g.x])} is not known.",
+            "Give the input of Det a shape; leading axes may vary.",
+        )
+    return sizes[0]

@@ -19,6 +19,12 @@ no_gradient(
     reason="the result is drawn at random",
 )
 
+no_gradient(
+    *("ImageDecoder", "NonMaxSuppression", "RegexFullMatch", "StringConcat", "StringNormalizer", "StringSplit"),
+    "TfIdfVectorizer",
+    reason="made of text, or of what cannot be told apart by small changes",
+)
+
 _LAST = 2**62
 
 

@@ -31,6 +31,7 @@ STATE_PROPERTY = "onnxblock.state"
 # -- metadata and our own domain
 MANIFEST_KEY = "onnxblock.manifest"
 MANIFEST_VERSION = 1
+INITIAL_STATES_KEY = "onnxblock.initial_states"
 OWN_DOMAIN = "onnxblock"
 
 # -- files that generate_artifacts writes, after the prefix

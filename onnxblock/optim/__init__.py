@@ -8,9 +8,37 @@ onnxruntime-training instead.
 from __future__ import annotations
 
 from .adam import AdamW, AdamWOptimizer
-from .clipping import ClipGradNorm
+from .adam_family import LAMB, Adam, Adamax, Lion, NAdam, RAdam
+from .averaging import ExponentialMovingAverage
+from .clipping import ClipGradNorm, ClipGradValue
 from .optimizer import Optimizer
+from .rms import Adadelta, Adafactor, Adagrad, RMSprop
 from .sequences import sequence_form
 from .sgd import SGD, SGDOptimizer
+from .state import State
+from .step import Step, Update
 
-__all__ = ["SGD", "AdamW", "AdamWOptimizer", "ClipGradNorm", "Optimizer", "SGDOptimizer", "sequence_form"]
+__all__ = [
+    "LAMB",
+    "SGD",
+    "Adadelta",
+    "Adafactor",
+    "Adagrad",
+    "Adam",
+    "AdamW",
+    "AdamWOptimizer",
+    "Adamax",
+    "ClipGradNorm",
+    "ClipGradValue",
+    "ExponentialMovingAverage",
+    "Lion",
+    "NAdam",
+    "Optimizer",
+    "RAdam",
+    "RMSprop",
+    "SGDOptimizer",
+    "State",
+    "Step",
+    "Update",
+    "sequence_form",
+]

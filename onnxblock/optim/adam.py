@@ -11,12 +11,14 @@ from onnx import TensorProto
 
 from .. import names
 from ..block import Block
-from ..errors import BlockBuildError, did_you_mean
+from ..errors import did_you_mean
+from ..graph.types import Shape
 from ..graph.value import Value
 from .optimizer import Optimizer
 from .parameters import Parameter
-from .pieces import average, bias_correction, weight_decay
+from .pieces import average, bias_correction, check_adam, decay_factor
 from .sequences import LEARNING_RATE, STEP, TENSORS, call_optimizer, declare, map_sequences
+from .state import State
 from .step import Step, Update, begin
 
 Variant = Literal["original", "torch"]
@@ -24,7 +26,7 @@ _VARIANTS = ("original", "torch")
 
 
 @dataclass(frozen=True)
-class _AdamW:
+class AdamWRule:
     """The settings, and the update that they make.
 
     With m and v the moving averages of g and g², and step t:
@@ -55,7 +57,7 @@ class _AdamW:
             rate = rate * correction / bias_correction(step, beta1)
             if self.variant == "torch":
                 eps = step.scalar(correction * self.eps)
-        rate, keep = step.scalar(rate), weight_decay(step, self.decay)
+        rate, keep = step.scalar(rate), decay_factor(step, self.decay)
         keep_before, keep_after = (keep, None) if self.variant == "torch" else (None, keep)
 
         def update(p: Value, g: Value, m: Value, v: Value) -> list[Value]:
@@ -84,16 +86,13 @@ def _settings(
     eps: float | None,
     weight_decay: float | None,
     variant: str,
-) -> _AdamW:
-    problems = [f"beta{k} = {b!r} is not in [0, 1)" for k, b in enumerate(betas, 1) if not 0 <= b < 1]
-    numbers = {"eps": 1e-6 if eps is None else eps, "weight_decay": weight_decay or 0.0}
-    problems += [f"{name} = {number!r} is negative" for name, number in numbers.items() if not number >= 0]
-    if variant not in _VARIANTS:
-        problems.append(f"variant {variant!r} is not 'original' or 'torch'." + did_you_mean(variant, _VARIANTS))
-    if problems:
-        raise BlockBuildError(f"AdamW: {'; '.join(problems)}.")
+) -> AdamWRule:
+    eps, decay = 1e-6 if eps is None else eps, weight_decay or 0.0
+    known = variant in _VARIANTS
+    wrong = [] if known else [f"variant {variant!r} is not 'original' or 'torch'." + did_you_mean(variant, _VARIANTS)]
+    check_adam("AdamW", betas, eps, decay, wrong)
     correct = True if bias_correction is None else bias_correction
-    return _AdamW(correct, (betas[0], betas[1]), numbers["eps"], numbers["weight_decay"], cast(Variant, variant))
+    return AdamWRule(correct, (betas[0], betas[1]), eps, decay, cast(Variant, variant))
 
 
 class AdamW(Optimizer):
@@ -103,8 +102,6 @@ class AdamW(Optimizer):
     they differ in where epsilon is added and when the weights decay.  The states are the moving averages of the
     gradient (``momentum0``) and of its square (``momentum1``), with the decay rates ``betas``.
     """
-
-    states = 2
 
     def __init__(
         self,
@@ -119,6 +116,10 @@ class AdamW(Optimizer):
         super().__init__(clip_grad)
         self._settings = _settings(bias_correction, betas, eps, weight_decay, variant)
 
+    def states(self, shape: Shape) -> Sequence[State]:
+        """The averages of the gradient and of its square."""
+        return State(shape), State(shape)
+
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
         return self._settings.rule(step)
@@ -127,7 +128,7 @@ class AdamW(Optimizer):
         moments = [names.FIRST_MOMENTS_SEQUENCE, names.SECOND_MOMENTS_SEQUENCE]
         wanted = [names.PARAMETERS_SEQUENCE, names.GRADIENTS_SEQUENCE, *moments]
         rate, step, params, gradients, *states = declare(self.graph, parameters, wanted)
-        clipped = gradients if self._clip_grad is None else self._clip_grad(gradients)
+        clipped = gradients if self.clip_grad is None else self.clip_grad(gradients)
         s = self._settings
         node = AdamWOptimizer(s.bias_correction, s.betas, s.eps, s.decay, variant=s.variant)
         flag: Value = node(rate, step, params, clipped, *states)

@@ -63,11 +63,28 @@ class ClipGradNorm(Block):
         return map_sequences([gradients], 1, lambda g: [g * factor])
 
 
+class ClipGradValue(Block):
+    """Every element of every gradient limited to [-limit, limit].  As ``torch.nn.utils.clip_grad_value_``."""
+
+    def __init__(self, limit: float) -> None:
+        if not limit > 0:
+            raise BlockBuildError(f"ClipGradValue: limit={limit!r} is not positive.")
+        self._limit = float(limit)
+
+    def build(self, gradients_name: str | Sequence[Value]) -> Value | list[Value]:
+        """Clip a sequence of float32 tensors, or a list of tensors, and return the same kind."""
+        if not isinstance(gradients_name, str):
+            return [g.clip(-self._limit, self._limit) for g in gradients_name]
+        require_sequences(self.graph, gradients_name)
+        sequence = self.graph.value(gradients_name)
+        return map_sequences([sequence], 1, lambda g: [g.clip(-self._limit, self._limit)])[0]
+
+
 def clip(block: Block | None, gradients: Sequence[Value]) -> list[Value]:
-    """The gradients after ``block``: :class:`ClipGradNorm`, or a block that takes the name of a sequence of tensors."""
+    """The gradients after ``block``: one of the above, or a block that takes the name of a sequence of tensors."""
     if block is None:
         return list(gradients)
-    if isinstance(block, ClipGradNorm):
+    if isinstance(block, ClipGradNorm | ClipGradValue):
         clipped: list[Value] = block(list(gradients))
         return clipped
     op = gradients[0].graph.op

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from ..errors import BlockBuildError
 from ..graph.value import Value
 from .step import Step
 
@@ -16,6 +19,38 @@ def bias_correction(step: Step, decay: float) -> Value:
     return 1 - decay**step.count
 
 
-def weight_decay(step: Step, rate: float) -> Value | None:
+def decay_factor(step: Step, rate: float) -> Value | None:
     """1 - learning rate · rate, the factor that shrinks a parameter in one step; None where it is 1."""
     return step.scalar(1 - step.learning_rate * rate) if rate else None
+
+
+def decayed(gradient: Value, parameter: Value, rate: float) -> Value:
+    """The gradient of the loss plus rate/2 · |p|²: weight decay that goes through the optimizer (L2 regularisation)."""
+    return gradient + parameter * rate if rate else gradient
+
+
+def check_settings(
+    optimizer: str,
+    *,
+    fractions: Mapping[str, float] | None = None,
+    not_negative: Mapping[str, float] | None = None,
+    problems: Sequence[str] = (),
+) -> None:
+    """Raise :class:`BlockBuildError` that lists every setting outside of [0, 1) or below 0, and ``problems``."""
+    found = [f"{name} = {x!r} is not in [0, 1)" for name, x in (fractions or {}).items() if not 0 <= x < 1]
+    found += [f"{name} = {x!r} is negative" for name, x in (not_negative or {}).items() if not x >= 0]
+    found += problems
+    if found:
+        raise BlockBuildError(f"{optimizer}: {'; '.join(found)}.")
+
+
+def check_adam(
+    optimizer: str, betas: tuple[float, float], eps: float, decay: float, problems: Sequence[str] = ()
+) -> None:
+    """:func:`check_settings` for what the family of Adam has in common."""
+    check_settings(
+        optimizer,
+        fractions={"beta1": betas[0], "beta2": betas[1]},
+        not_negative={"eps": eps, "weight_decay": decay},
+        problems=problems,
+    )

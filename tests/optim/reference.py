@@ -31,6 +31,34 @@ def adamw_torch(p, g, m, v, *, lr, t, betas=(0.9, 0.999), eps=1e-8, decay=0.01):
     return [p - lr * m_hat / (np.sqrt(v_hat) + eps), m, v]
 
 
+def lion(p, g, m, *, lr, t, betas=(0.9, 0.99), decay=0.0):
+    direction = np.sign(betas[0] * m + (1 - betas[0]) * g)
+    return [p - lr * (direction + decay * p), betas[1] * m + (1 - betas[1]) * g]
+
+
+def lamb(p, g, m, v, *, lr, t, betas=(0.9, 0.999), eps=1e-6, decay=0.0):
+    m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g * g
+    u = (m / (1 - betas[0] ** t)) / (np.sqrt(v / (1 - betas[1] ** t)) + eps) + decay * p
+    length, step_length = np.sqrt((p**2).sum()), np.sqrt((u**2).sum())
+    return [p - lr * (length / step_length if length and step_length else 1) * u, m, v]
+
+
+def nadam(p, g, m, v, *, lr, t, betas=(0.9, 0.999), eps=1e-8, decay=0.0, momentum_decay=0.004):
+    def mu(step):
+        return betas[0] * (1 - 0.5 * 0.96 ** (step * momentum_decay))
+
+    g = g + decay * p
+    m, v = betas[0] * m + (1 - betas[0]) * g, betas[1] * v + (1 - betas[1]) * g * g
+    product = np.prod([mu(k) for k in range(1, t + 1)])
+    m_hat = mu(t + 1) * m / (1 - product * mu(t + 1)) + (1 - mu(t)) * g / (1 - product)
+    return [p - lr * m_hat / (np.sqrt(v / (1 - betas[1] ** t)) + eps), m, v]
+
+
+def averaged_sgd(p, g, e, *, lr, t, decay=0.999):
+    p = p - lr * g
+    return [p, decay * (p + lr * g if t == 1 else e) + (1 - decay) * p]
+
+
 def clip_norm(gradients: Sequence[Array], max_norm: float) -> list[Array]:
     norm = np.sqrt(sum((g.astype(np.float64) ** 2).sum() for g in gradients))
     factor = min(max_norm / (norm + 1e-6), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -74,9 +75,13 @@ def run_steps(model: ModelProto, parameters: Arrays, steps: int = STEPS) -> Arra
     ready = session(model)
     dtypes = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
     state = dict(parameters)
+    initial = {e.key: json.loads(e.value) for e in model.metadata_props}.get(names.INITIAL_STATES_KEY, {})
     for value in ready.get_inputs():
-        if f".{names.MOMENTUM_PREFIX}" in value.name:
-            state[value.name] = np.zeros(value.shape, dtypes[value.type])
+        parameter, separator, _ = value.name.rpartition(f".{names.MOMENTUM_PREFIX}")
+        if separator:
+            begin = initial.get(value.name, 0)
+            content = parameters[parameter] if begin == "parameter" else begin
+            state[value.name] = np.full(value.shape, content, dtypes[value.type])
     for t in range(1, steps + 1):
         given = {p + names.GRADIENT_SUFFIX: g for p, g in gradients(t, parameters).items()}
         outputs = ready.run(None, {**scalars(t), **state, **given})

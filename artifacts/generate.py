@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, get_args
 
 from onnx import ModelProto
 
 from onnxblock import names
 from onnxblock.block import Block
-from onnxblock.errors import BlockBuildError
+from onnxblock.errors import ArgumentError
+from onnxblock.files import AnyPath, as_path
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
 from onnxblock.graph.types import dtype_name
 from onnxblock.modes import RunningVariance, check_batch_norm_argument
@@ -23,10 +24,11 @@ from .describe import (
     generation_fingerprint,
     require_old_runtime,
 )
+from .manifest import Runtime
 from .optimizer import OptimType, build_optimizer
 from .summary import Artifacts, ParameterInfo
 from .train import ForwardModel, LossType, build_training
-from .write import open_folder, write_models, write_ort_format, write_parameters
+from .write import folder_for, write_models, write_ort_format, write_parameters
 
 
 def generate_artifacts(
@@ -35,17 +37,17 @@ def generate_artifacts(
     frozen_params: Sequence[str] | None = None,
     loss: LossType | Block | None = None,
     optimizer: OptimType | Block | None = None,
-    artifact_directory: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    artifact_directory: AnyPath | None = None,
     prefix: str = "",
     ort_format: bool = False,
-    custom_op_library: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None = None,
+    custom_op_library: AnyPath | None = None,
     additional_output_names: Sequence[str] | None = None,
     nominal_checkpoint: bool = False,
     loss_input_names: Sequence[str] | None = None,
     *,
     batch_norm: str = "as exported",
     running_var: str = "unbiased",
-    runtime: Literal["onnxruntime", "onnxruntime-training"] = "onnxruntime",
+    runtime: Runtime = "onnxruntime",
 ) -> Artifacts:
     """Write ``training_model.onnx``, ``eval_model.onnx``, ``optimizer_model.onnx`` and ``checkpoint``.
 
@@ -74,6 +76,7 @@ def generate_artifacts(
         The paths, and what is trained, frozen and left alone, and why; ``print`` it.
 
     Raises:
+        ArgumentError: an argument is of the wrong kind, or none of the values it may have.
         InvalidModelError: the model cannot be read or is not valid.
         UnknownNameError: a name in ``loss_input_names`` or ``additional_output_names`` does not exist.
         ParameterError: parameters that cannot be trained or frozen as asked.
@@ -83,16 +86,24 @@ def generate_artifacts(
     """
     mode = check_batch_norm_argument(batch_norm)
     variance = _running_variance(running_var)
-    folder = open_folder(artifact_directory)
-    library = None if custom_op_library is None else os.fsdecode(custom_op_library)
+    _check_spellings(prefix, runtime)
+    listed = {
+        "requires_grad": requires_grad,
+        "frozen_params": frozen_params,
+        "additional_output_names": additional_output_names,
+        "loss_input_names": loss_input_names,
+    }
+    trained, frozen, additional, loss_inputs = (_listed(what, given) for what, given in listed.items())
+    folder = folder_for(artifact_directory, prefix)
+    library = None if custom_op_library is None else str(as_path(custom_op_library))
     with use_custom_op_library(library or ""):
         models, forward = build_training(
             model,
             loss,
-            requires_grad,
-            list(frozen_params or ()),
-            list(additional_output_names or ()),
-            loss_input_names,
+            trained,
+            frozen or [],
+            additional or [],
+            loss_inputs,
             mode,
             variance,
         )
@@ -126,12 +137,41 @@ def generate_artifacts(
     )
 
 
+def _listed(what: str, given: Any) -> list[str] | None:
+    """``given`` as a list; raises :class:`ArgumentError` for what is no collection of names."""
+    if given is None:
+        return None
+    if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+        raise ArgumentError(
+            f"{what} is {type(given).__name__}, where a list of names is expected.",
+            f"Write {what}=[{given!r}]." if isinstance(given, str) else f"Write {what}=['name', ...].",
+        )
+    listed = list(given)
+    others = {type(name).__name__ for name in listed if not isinstance(name, str)}
+    if others:
+        raise ArgumentError(
+            f"{what} holds {', '.join(sorted(others))}, where names are expected.", "Give a list of str."
+        )
+    return listed
+
+
+def _check_spellings(prefix: Any, runtime: str) -> None:
+    if not isinstance(prefix, str):
+        raise ArgumentError(f"prefix is {type(prefix).__name__}, where a str is expected.", "Write prefix='name_'.")
+    if runtime not in get_args(Runtime):
+        raise ArgumentError(
+            f"runtime={runtime!r} is not one of {', '.join(map(repr, get_args(Runtime)))}.",
+            "'onnxruntime' is the stock one, and the default.",
+        )
+
+
 def _running_variance(spelling: str) -> RunningVariance:
     try:
         return RunningVariance(spelling)
     except ValueError:
-        raise BlockBuildError(
-            f"running_var={spelling!r} is not one of {', '.join(repr(v.value) for v in RunningVariance)}."
+        raise ArgumentError(
+            f"running_var={spelling!r} is not one of {', '.join(repr(v.value) for v in RunningVariance)}.",
+            "'unbiased' is PyTorch's, and the default.",
         ) from None
 
 

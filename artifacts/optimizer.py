@@ -8,8 +8,7 @@ from typing import Any
 from onnx import ModelProto, TensorProto
 
 from onnxblock import optim
-from onnxblock.block import Block, ForwardBlock
-from onnxblock.errors import BlockBuildError
+from onnxblock.block import Block, ForwardBlock, require_block
 from onnxblock.graph.check import check
 from onnxblock.graph.context import empty_base
 from onnxblock.graph.passes import run_passes
@@ -43,11 +42,7 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequen
     """
     if isinstance(optimizer, OptimType):
         optimizer = optimizer.block()
-    elif not isinstance(optimizer, Block):
-        raise BlockBuildError(
-            f"optimizer is {type(optimizer).__name__}, which is neither an OptimType, nor a Block instance, nor None.",
-            "Pass an instance: optimizer=MyOptimizer(), not the class." if isinstance(optimizer, type) else None,
-        )
+    require_block("optimizer", optimizer, OptimType)
     block = optimizer if isinstance(optimizer, ForwardBlock) else _OptimizerModel(optimizer)
     parameters = [models.parameter_stub(name) for name in models.choice.trainable]
     opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))

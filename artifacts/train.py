@@ -8,13 +8,12 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
 from onnx import ModelProto
 
 from onnxblock import loss as losses
-from onnxblock.block import Block
-from onnxblock.errors import BlockBuildError, UnknownNameError, did_you_mean
+from onnxblock.block import Block, require_block
+from onnxblock.errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
 from onnxblock.graph.context import MINIMUM_OPSET, building
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.load import load
@@ -95,8 +94,13 @@ def _existing(
         if name not in graph
     ]
     if wrong:
-        raise UnknownNameError("names that the model does not have:\n    " + "\n    ".join(wrong))
-    return list(loss_inputs) if loss_inputs else outputs
+        raise UnknownNameError(
+            "names that the model does not have:\n    " + "\n    ".join(wrong), "Any value of the graph may be named."
+        )
+    chosen = list(loss_inputs) if loss_inputs else outputs
+    if not chosen:
+        raise InvalidModelError("the model has no outputs.", "Name the values to give to the loss in loss_input_names.")
+    return chosen
 
 
 def _values(graph: Graph) -> list[str]:
@@ -115,11 +119,7 @@ def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequ
                 "Name the one to use in loss_input_names, or write a loss block that takes them all.",
             )
         loss = loss.block()
-    elif not isinstance(loss, Block):
-        raise BlockBuildError(
-            f"loss is {type(loss).__name__}, which is neither a LossType, nor a Block instance, nor None.",
-            "Pass an instance: loss=MyLoss(), not the class." if isinstance(loss, type) else None,
-        )
+    require_block("loss", loss, LossType)
     _check_count(loss, inputs)
     result = loss(*inputs)
     if isinstance(result, (list, tuple)):
@@ -134,20 +134,24 @@ def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequ
 
 
 def _check_count(loss: Block, inputs: Sequence[str]) -> None:
-    signature = inspect.signature(loss.build)
+    parameters = inspect.signature(loss.build).parameters
     try:
-        signature.bind(*inputs)
+        bound = inspect.signature(loss.build).bind(*inputs).arguments
     except TypeError:
-        wanted: list[Any] = [
-            p.name
-            for p in signature.parameters.values()
-            if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        raise BlockBuildError(
-            f"the model has {len(inputs)} output{'s' * (len(inputs) != 1)} ({', '.join(inputs)}), "
-            f"but {type(loss).__name__}.build wants {len(wanted)} ({', '.join(wanted)}).",
-            "Choose the values to give it with loss_input_names=[...].",
-        ) from None
+        bound = None
+    # a parameter with a name as its default, like target_name, is for something new
+    if bound is not None and not any(isinstance(parameters[p].default, str) for p in bound):
+        return
+    wanted = [
+        p.name
+        for p in parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    raise BlockBuildError(
+        f"the model has {len(inputs)} output{'s' * (len(inputs) != 1)} ({', '.join(inputs)}), "
+        f"but {type(loss).__name__}.build wants {len(wanted)} ({', '.join(wanted)}).",
+        "Choose the values to give it with loss_input_names=[...].",
+    )
 
 
 def _batch_norm_in_words(model: ModelProto) -> str:

@@ -12,34 +12,55 @@ from onnx import ModelProto
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
 from onnxblock.errors import OnnxBlockError
+from onnxblock.files import AnyPath, as_path
 from onnxblock.graph.store import write
 from onnxblock.graph.weights import Weights
 from onnxblock.training import TrainingModels
 
 from .manifest import Manifest
 
+_FILES = (names.TRAINING_MODEL_FILE, names.EVAL_MODEL_FILE, names.OPTIMIZER_MODEL_FILE, names.CHECKPOINT_FILE)
 
-def open_folder(folder: str | bytes | os.PathLike[str] | os.PathLike[bytes] | None) -> Path:
-    """The folder to write to, made if it is not there; the current one for None.
 
-    Raises :class:`OnnxBlockError` when it cannot be made or written to.
+def folder_for(folder: AnyPath | None, prefix: str) -> Path:
+    """The folder to write to, the current one for None; it is not made yet.
+
+    Raises :class:`OnnxBlockError` when it could not be made or written to.
     """
-    path = Path.cwd() if folder is None else Path(os.fsdecode(folder))
+    path = Path.cwd() if folder is None else as_path(folder)
+    inner = _folder_of(path, prefix)
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        there = next(p for p in (inner, *inner.parents) if p.exists())
+        problem = None if there.is_dir() else f"{str(there)!r} is not a folder"
+        in_the_way = [str(p) for p in (path / f"{prefix}{name}" for name in _FILES) if p.is_dir()]
+        if in_the_way:
+            problem = f"{', '.join(map(repr, in_the_way))} is a folder, and a file is to have that name"
     except OSError as error:
-        raise OnnxBlockError(
-            f"the artifact directory {str(path)!r} cannot be made: {error.strerror or error}.", "Choose another folder."
-        ) from error
-    if not os.access(path, os.W_OK | os.X_OK):
-        raise OnnxBlockError(f"the artifact directory {str(path)!r} is read-only.", "Choose another folder.")
+        there, problem = path, error.strerror or str(error)
+    if problem is not None:
+        raise OnnxBlockError(f"cannot write to {str(path)!r}: {problem}.", "Choose another folder.")
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise OnnxBlockError(f"cannot write to {str(path)!r}: {str(there)!r} is read-only.", "Choose another folder.")
     return path
+
+
+def _folder_of(folder: Path, prefix: str) -> Path:
+    return (folder / f"{prefix}{names.CHECKPOINT_FILE}").parent
 
 
 def write_models(
     folder: Path, prefix: str, models: Mapping[str, ModelProto], manifests: Mapping[str, Manifest], weights: Weights
 ) -> list[Path]:
-    """Write each model under its file name with its manifest in the metadata; return the paths."""
+    """Write each model under its file name with its manifest in the metadata; return the paths.
+
+    The folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
+    """
+    try:
+        _folder_of(folder, prefix).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OnnxBlockError(
+            f"cannot make the folder {str(folder)!r}: {error.strerror or error}.", "Choose another folder."
+        ) from error
     written = []
     for file_name, model in models.items():
         for key, text in manifests[file_name].metadata().items():

@@ -6,6 +6,7 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from contextlib import nullcontext
+from enum import Enum
 from typing import Any
 
 from onnx import ModelProto, ValueInfoProto, shape_inference
@@ -95,6 +96,18 @@ class ForwardBlock(Block):
             raise NoGraphError(f"{type(self).__name__} has not been called, so there is no model yet.")
         check(graph.model)
         return graph.to_model_proto()
+
+
+def require_block(what: str, given: object, kind: type[Enum]) -> None:
+    """Raise :class:`BlockBuildError` unless ``given`` is a block; ``kind`` are the ones that have a name."""
+    if isinstance(given, Block):
+        return
+    if isinstance(given, type):
+        shown, remedy = f"the class {given.__name__}", f"Pass an instance: {what}={given.__name__}()."
+    else:
+        shown = repr(given) if isinstance(given, (str, int, Enum)) else type(given).__name__
+        remedy = f"Pass one of {', '.join(map(str, kind))}, or an instance of a block."
+    raise BlockBuildError(f"{what} is {shown}, which is neither one of {kind.__name__}, nor a block, nor None.", remedy)
 
 
 def set_outputs(graph: Graph, names: Iterable[str]) -> None:

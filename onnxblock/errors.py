@@ -26,6 +26,10 @@ class BlockBuildError(OnnxBlockError, TypeError, ValueError):
     """A block or an operator was given arguments that do not fit."""
 
 
+class ArgumentError(OnnxBlockError, TypeError, ValueError):
+    """An argument of the wrong kind, or a setting out of range."""
+
+
 class InvalidModelError(OnnxBlockError, ValueError):
     """The model cannot be read, is not valid ONNX, or is outside what can be handled."""
 
@@ -79,7 +83,17 @@ class RuntimeUnavailableError(OnnxBlockError, ImportError):
     """Something needs a package or a runtime feature that is not installed."""
 
 
-def did_you_mean(name: str, known: Iterable[str], count: int = 3) -> str:
+def did_you_mean(name: object, known: Iterable[str], count: int = 3) -> str:
     """`` Did you mean 'a' or 'b'?`` for the nearest known spellings, or an empty string."""
-    near = difflib.get_close_matches(name, list(known), count, cutoff=0.5)
+    if not isinstance(name, str):
+        return ""
+    unique = dict.fromkeys(known)
+    near = difflib.get_close_matches(name, unique, count, cutoff=0.5)
+    # the same weight is often known under a longer path, like model.layer.weight
+    near += [k for k in unique if _last_parts_are(name, k) and k not in near]
+    near = near[:count]
     return f" Did you mean {' or '.join(repr(n) for n in near)}?" if near else ""
+
+
+def _last_parts_are(part: str, whole: str) -> bool:
+    return whole.endswith(part) and not whole[: -len(part) or None][-1:].isalnum()

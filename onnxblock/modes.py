@@ -8,7 +8,7 @@ from enum import Enum
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, helper
 
-from .errors import BlockBuildError
+from .errors import ArgumentError
 from .graph.arithmetic import shape_of
 from .graph.dependencies import all_nodes, subgraphs, topological_order
 from .graph.graph import Graph
@@ -221,10 +221,11 @@ def looks_folded(model: ModelProto) -> bool:
 
 
 def check_batch_norm_argument(mode: str) -> BatchNormMode:
-    """The mode of that spelling; raises :class:`BlockBuildError` for any other."""
+    """The mode of that spelling; raises :class:`ArgumentError` for any other."""
     try:
         return BatchNormMode(mode)
     except ValueError:
-        raise BlockBuildError(
-            f"batch_norm={mode!r} is not one of {', '.join(repr(m.value) for m in BatchNormMode)}."
+        raise ArgumentError(
+            f"batch_norm={mode!r} is not one of {', '.join(repr(m.value) for m in BatchNormMode)}.",
+            "'as exported' is the default.",
         ) from None

@@ -101,7 +101,7 @@ def choose_parameters(
                 reasons[name] = "frozen as asked" if name in kept else "not in requires_grad"
     gradient_inputs = tuple(n for n in asked or () if n in inputs)
     if not chosen and not gradient_inputs:
-        raise ParameterError(_nothing_to_train(weights, reasons), "Name what to train in requires_grad.")
+        raise ParameterError(*_nothing_to_train(weights, reasons))
     moved = [name for name in weights if name in moving_statistics]
     left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved}
     return ParameterChoice(
@@ -152,11 +152,14 @@ def _refuse(
         )
 
 
-def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> str:
+def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> tuple[str, str]:
     if not any(dtype in FLOATS for dtype in weights.values()):
-        return "the model has no float weights, so there is nothing to train."
+        return (
+            "the model has no float weights, so there is nothing to train.",
+            "Export it with its weights inside; inputs named in requires_grad get a gradient too.",
+        )
     shown = "\n    ".join(f"{name}: {why}" for name, why in list(reasons.items())[:10])
-    return f"none of the model's weights is trained:\n    {shown}"
+    return f"none of the model's weights is trained:\n    {shown}", "Name what to train in requires_grad."
 
 
 def _default_trainable(

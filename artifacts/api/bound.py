@@ -142,7 +142,9 @@ class BoundModel:
         )
         return OnnxBlockError(
             f"running {self.path} failed: {str(error).strip()}",
-            f"Check that the sizes of the inputs agree with each other: {fed}." if fed else None,
+            f"Check labels and indices, and that the sizes of the inputs agree with each other: {fed}."
+            if fed
+            else None,
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -90,7 +90,26 @@ def checked(inputs: Sequence[UserInput], values: Sequence[Any], is_ortvalue: Seq
             "the arrays do not fit the model's inputs:\n    " + "\n    ".join(problems),
             "Convert them with array.astype(…) or array.reshape(…).",
         )
+    disagreements = list(_disagreements(inputs, ready))
+    if disagreements:
+        raise FeedError(
+            "the sizes of the arrays do not agree with each other:\n    " + "\n    ".join(disagreements),
+            "Give the arrays of one batch.",
+        )
     return ready
+
+
+def _disagreements(inputs: Sequence[UserInput], values: Sequence[Any]) -> Iterator[str]:
+    """What a dimension's name stands for must be one size in all inputs, or a run may be wrong without an error."""
+    sizes: dict[str, dict[int, str]] = {}
+    for port, value in zip(inputs, values, strict=True):
+        shape = value.shape if isinstance(value, np.ndarray) else value.shape()
+        for want, have in zip(port.shape or (), shape):
+            if isinstance(want, str):
+                sizes.setdefault(want, {}).setdefault(have, port.name)
+    for name, found in sizes.items():
+        if len(found) > 1:
+            yield f"{name} is " + ", ".join(f"{size} in {port!r}" for size, port in found.items())
 
 
 def wrap(array: Array, of: ElementType) -> Any:

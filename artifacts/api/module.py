@@ -9,14 +9,15 @@ from typing import Any
 import numpy as np
 
 from onnxblock.checkpoint import element_type_of
-from onnxblock.errors import CheckpointError, OnnxBlockError, ParameterError
+from onnxblock.errors import CheckpointError, InvalidModelError, OnnxBlockError, ParameterError
+from onnxblock.files import as_path
 
 from .bound import BoundModel, single
 from .compatibility import require_fit, require_same_generation
 from .interface import read_interface
-from .seeding import seeded
+from .seeding import checked_seed, seeded
 from .session import Provider, default_session_options, open_session, providers_for, runtime
-from .state import CheckpointState
+from .state import CheckpointState, require
 from .storage import Array, StoredParameter, data_of, gradient_of
 
 
@@ -38,6 +39,7 @@ class Module:
             there unless another seed is given.
 
     Raises:
+        ArgumentError: ``state`` is no state, or the seed no number of 63 bits.
         InvalidModelError: a model file is missing or cannot be loaded.
         ArtifactMismatchError: the files do not belong together.
         RuntimeUnavailableError: the device is not available.
@@ -54,21 +56,22 @@ class Module:
         providers: Sequence[Provider] | None = None,
         seed: int | None = None,
     ) -> None:
+        require(state, CheckpointState, "state")
         self.training = True
         self.state = state
         self._storage = state.storage
-        self.train_path = train_model_uri
+        self.train_path = as_path(train_model_uri, InvalidModelError)
         self.providers = list(providers) if providers is not None else providers_for(device)
         self.session_options = default_session_options() if session_options is None else session_options
         if seed is not None and seed != self._storage.extras.seed:
             self.set_seed(seed)
         extras = self._storage.extras
         with seeded(extras.seed, extras.runs):  # some random operators draw their own seed when they are made
-            session = open_session(train_model_uri, self.session_options, self.providers)
-        manifest = read_interface(session, train_model_uri, "training", self._storage)
-        require_fit(manifest, train_model_uri, self._storage)
+            session = open_session(self.train_path, self.session_options, self.providers)
+        manifest = read_interface(session, self.train_path, "training", self._storage)
+        require_fit(manifest, self.train_path, self._storage)
         self.manifest = manifest
-        self._train_model = BoundModel(session, train_model_uri, manifest)
+        self._train_model = BoundModel(session, self.train_path, manifest)
         self._eval_model = None if eval_model_uri is None else self._open_eval_model(eval_model_uri)
         self._reset: Array | None = None
         self._reset_requested = False
@@ -76,7 +79,8 @@ class Module:
         if not self._storage.nominal:
             self._bind()
 
-    def _open_eval_model(self, path: str | os.PathLike[str]) -> BoundModel:
+    def _open_eval_model(self, uri: str | os.PathLike[str]) -> BoundModel:
+        path = as_path(uri, InvalidModelError)
         session = open_session(path, self.session_options, self.providers)
         manifest = read_interface(session, path, "eval", self._storage)
         require_same_generation(self.manifest, self.train_path, manifest, path)
@@ -163,9 +167,7 @@ class Module:
 
     def set_seed(self, seed: int | None) -> None:
         """Make the randomness of training runs from here on depend on ``seed`` alone; ``None`` leaves it to chance."""
-        if seed is not None and not 0 <= seed < 2**63:
-            raise OnnxBlockError(f"the seed {seed} is not a 63-bit number", "Give a number from 0 to 2**63 - 1.")
-        self._storage.extras.seed, self._storage.extras.runs = seed, 0
+        self._storage.extras.seed, self._storage.extras.runs = checked_seed(seed), 0
 
     def input_names(self) -> list[str]:
         """Names of the user's inputs, of the training or the evaluation model according to the mode."""

@@ -11,7 +11,8 @@ import numpy as np
 
 from artifacts.manifest import Input, InputRole
 from onnxblock.checkpoint import OptimizerGroup, element_type_of
-from onnxblock.errors import OnnxBlockError
+from onnxblock.errors import ArgumentError, InvalidModelError
+from onnxblock.files import as_path
 
 from .bound import BoundModel, single
 from .compatibility import require_fit, require_same_generation
@@ -20,6 +21,7 @@ from .module import Module
 from .moments import Moment, array_of, moments_of, prepare, replace
 from .sequences import SequenceModel
 from .session import open_session
+from .state import require
 from .storage import Array, data_of, gradient_of
 
 DEFAULT_LEARNING_RATE = 0.001
@@ -36,18 +38,20 @@ class Optimizer:
         module: the module whose parameters are trained.
 
     Raises:
+        ArgumentError: ``module`` is none.
         InvalidModelError: the file is missing or cannot be loaded.
         ArtifactMismatchError: it does not belong to the module's files.
         CheckpointError: the state holds moments that do not fit this optimizer.
     """
 
     def __init__(self, optimizer_uri: str | os.PathLike[str], module: Module) -> None:
+        require(module, Module, "module")
         self._storage = module.state.storage
-        self._path = os.fspath(optimizer_uri)
-        self._session = open_session(optimizer_uri, module.session_options, module.providers)
-        self._manifest = read_interface(self._session, optimizer_uri, "optimizer", self._storage)
-        require_same_generation(module.manifest, module.train_path, self._manifest, optimizer_uri)
-        require_fit(self._manifest, optimizer_uri, self._storage)
+        self._path = str(path := as_path(optimizer_uri, InvalidModelError))
+        self._session = open_session(path, module.session_options, module.providers)
+        self._manifest = read_interface(self._session, path, "optimizer", self._storage)
+        require_same_generation(module.manifest, module.train_path, self._manifest, path)
+        require_fit(self._manifest, path, self._storage)
         self._trained = [port.name for port in module.manifest.inputs_of("parameter")]
         self._learning_rate = single(self._port("learning_rate"), np.float32)
         self._step = single(self._port("step"), np.int64)
@@ -131,12 +135,9 @@ class Optimizer:
         """Set the learning rate of the steps to come.
 
         Raises:
-            OnnxBlockError: it is not a finite number.
+            ArgumentError: it is not a finite number.
         """
-        value = float(learning_rate)
-        if not math.isfinite(value):
-            raise OnnxBlockError(f"the learning rate {value} is not finite", "Give a finite number.")
-        self._storage.extras.learning_rate = value
+        self._storage.extras.learning_rate = _finite(learning_rate)
 
     def get_learning_rate(self) -> float:
         """The learning rate of the next step; 0.001 unless it was set."""
@@ -150,4 +151,14 @@ class Optimizer:
 
     def set_initial_learning_rate(self, learning_rate: float) -> None:
         """Record the learning rate that a schedule starts from, for the checkpoint."""
-        self._group.initial_learning_rate = float(learning_rate)
+        self._group.initial_learning_rate = _finite(learning_rate)
+
+
+def _finite(learning_rate: object) -> float:
+    is_number = isinstance(learning_rate, (int, float, np.number)) or (
+        isinstance(learning_rate, np.ndarray) and learning_rate.size == 1
+    )
+    value = float(np.asarray(learning_rate).item()) if is_number else math.nan
+    if not math.isfinite(value):
+        raise ArgumentError(f"the learning rate {learning_rate!r} is not a finite number", "Give a finite number.")
+    return value

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from onnxblock.errors import ArgumentError
+
 from .optimizer import Optimizer
+from .state import require
 
 
 class LinearLRScheduler:
@@ -20,9 +25,17 @@ class LinearLRScheduler:
         warmup_step_count: steps of the rise.
         total_step_count: steps of rise and fall together.
         initial_lr: the learning rate at the top.
+
+    Raises:
+        ArgumentError: ``optimizer`` is none, a count is no number of steps, or the learning rate is not finite.
     """
 
     def __init__(self, optimizer: Optimizer, warmup_step_count: int, total_step_count: int, initial_lr: float) -> None:
+        require(optimizer, Optimizer, "optimizer")
+        counts = {"warmup_step_count": warmup_step_count, "total_step_count": total_step_count}
+        wrong = [f"{name}={count!r}" for name, count in counts.items() if not (_is_whole(count) and count >= 0)]
+        if wrong:
+            raise ArgumentError(f"{', '.join(wrong)} is no number of steps.", "Give integers from 0 on.")
         self._optimizer = optimizer
         self._warmup = warmup_step_count
         self._total = total_step_count
@@ -38,3 +51,7 @@ class LinearLRScheduler:
         else:
             factor = max(0.0, (self._total - done) / max(1, self._total - self._warmup))
         self._optimizer.set_learning_rate(self._initial * factor)
+
+
+def _is_whole(count: object) -> bool:
+    return isinstance(count, (int, np.integer))

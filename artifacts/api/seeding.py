@@ -6,6 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
+
+from onnxblock.errors import ArgumentError
+
 from .session import runtime
 
 # onnxruntime's generators belong to the process: a seeded run must have them to itself
@@ -22,6 +26,15 @@ def seeded(seed: int | None, run: int) -> Iterator[None]:
     with _generators:
         runtime().set_seed(mixed(seed, run))
         yield
+
+
+def checked_seed(seed: object) -> int | None:
+    """``seed`` as an ``int`` or None; raises :class:`ArgumentError` unless it is a number of 63 bits."""
+    if seed is None:
+        return None
+    if not isinstance(seed, (int, np.integer)) or not 0 <= seed < 2**63:
+        raise ArgumentError(f"the seed {seed!r} is not a 63-bit number", "Give a number from 0 to 2**63 - 1.")
+    return int(seed)
 
 
 def mixed(seed: int, run: int) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from onnxblock.errors import InvalidModelError, RuntimeUnavailableError, did_you_mean
+from onnxblock.errors import ArgumentError, InvalidModelError, RuntimeUnavailableError, did_you_mean
+from onnxblock.files import as_path
 
 Provider = str | tuple[str, dict[str, Any]]
 """An execution provider of onnxruntime, with options if any."""
@@ -51,8 +51,11 @@ def providers_for(device: str) -> list[Provider]:
     """The execution providers for a device such as ``cpu``, ``cuda`` or ``cuda:1``; the CPU runs what they cannot.
 
     Raises:
+        ArgumentError: the device is no text.
         RuntimeUnavailableError: the name is unknown, or the installed onnxruntime lacks its provider.
     """
+    if not isinstance(device, str):
+        raise ArgumentError(f"the device is {type(device).__name__}, where a str is expected.", "Write device='cpu'.")
     kind, _, number = device.lower().partition(":")
     if kind not in _PROVIDERS or (number and not (number.isdecimal() and kind in _WITH_DEVICE_ID)):
         raise RuntimeUnavailableError(
@@ -92,7 +95,7 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     Raises:
         InvalidModelError: there is no such file, or onnxruntime cannot load it.
     """
-    file = Path(path)
+    file = as_path(path, InvalidModelError)
     if not file.is_file():
         raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
     try:

@@ -6,6 +6,7 @@ import os
 from functools import cached_property
 
 from onnxblock.checkpoint import read_checkpoint, write_checkpoint
+from onnxblock.errors import ArgumentError
 
 from .parameters import Parameters
 from .properties import Properties
@@ -45,8 +46,10 @@ class CheckpointState:
             include_optimizer_state: save the optimizer's step, moments and learning rate, to resume training.
 
         Raises:
+            ArgumentError: ``state`` is none.
             CheckpointError: the file cannot be written; an earlier one is kept.
         """
+        require(state, CheckpointState, "state")
         write_checkpoint(checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state), inline_below=0)
 
     @cached_property
@@ -61,3 +64,13 @@ class CheckpointState:
 
     def __repr__(self) -> str:
         return f"CheckpointState({len(self.parameters)} parameters, {len(self.properties)} properties)"
+
+
+def require(given: object, kind: type, what: str) -> None:
+    """Raise :class:`ArgumentError` unless ``given`` is a ``kind``."""
+    if not isinstance(given, kind):
+        raise ArgumentError(
+            f"{what} is {type(given).__name__}, where a {kind.__name__} is expected.",
+            "The order is Module(training model, state, eval model), Optimizer(optimizer model, module), "
+            "save_checkpoint(state, path).",
+        )

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import CheckpointError
+from ..files import as_path
 from .state import Checkpoint, OptimizerGroup, Property, Tensor
 from .tables import MalformedError, Table
 from .write import IDENTIFIER, VERSION, external_path
@@ -31,7 +32,7 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         CheckpointError: the file or its external data is missing, empty, truncated, not a checkpoint, of an unknown
             version, or names something twice.
     """
-    path = Path(path)
+    path = as_path(path, CheckpointError)
     content = _map(path, "r")
     if content.size == 0:
         raise CheckpointError(f"{path} is empty, not a checkpoint", _ANOTHER_FILE)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from ..errors import CheckpointError
-from ..files import replacing
+from ..files import as_path, replacing
 from .layout import MAXIMUM_SIZE, Field, Layout
 from .state import Checkpoint, OptimizerGroup, Property, Tensor
 
@@ -75,7 +75,7 @@ def write_checkpoint(
 
 def external_path(path: str | os.PathLike[str]) -> Path:
     """Where the external data of the checkpoint at ``path`` lies."""
-    path = Path(path)
+    path = as_path(path, CheckpointError)
     return path.with_name(path.name + EXTERNAL_SUFFIX)
 
 

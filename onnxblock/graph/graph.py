@@ -73,6 +73,8 @@ class Graph:
 
     def value(self, name: str) -> Value:
         """The value called ``name``; raises :class:`UnknownNameError` when the graph has none."""
+        if not isinstance(name, str):
+            raise BlockBuildError(f"the name of a value is expected, not {type(name).__name__}.", "Give one name.")
         if name not in self:
             raise UnknownNameError(
                 f"the graph has no value {str(name)!r}." + did_you_mean(name, [*self._types, *self._producers])

@@ -10,7 +10,9 @@ from google.protobuf.message import DecodeError
 from onnx import GraphProto, ModelProto, TensorProto
 
 from ..errors import InvalidModelError
+from ..files import as_path
 from .external import ExternalFiles
+from .structure import settle_structure
 from .weights import Weights, detach_with
 from .wire import LENGTH_DELIMITED, Field, WireError, fields
 
@@ -34,18 +36,22 @@ def load(model: ModelProto | str | os.PathLike[str], *, lift_constants: bool = T
     Raises:
         InvalidModelError: the file is missing, empty, truncated or something else than a model; there is no graph or
             no opset; external data is missing, too short, or outside the model's folder; two initializers share one
-            name.  Everything wrong with the external data is listed.
+            name; weights have more or less data than their shape needs; values are read that nothing makes.
+            Everything wrong of one kind is listed.
     """
     if isinstance(model, ModelProto):
-        _require_graph_and_opset(model, "the model")
-        return detach_with(model, ExternalFiles("."), lift_constants)
-    path = Path(model).absolute()
-    read = _read(path)
-    _require_graph_and_opset(read, f"the model {str(path)!r}")
-    return detach_with(read, ExternalFiles(path.parent, roots=[Path(os.path.realpath(path)).parent]), lift_constants)
+        return _light(model, "the model", ExternalFiles("."), lift_constants)
+    if not isinstance(model, (str, os.PathLike)):
+        raise InvalidModelError(
+            f"the model is {type(model).__name__}, which is neither a ModelProto nor the path of one.",
+            "Give onnx.load(path), onnx.load_from_string(data), or the path itself.",
+        )
+    path = as_path(model, InvalidModelError).absolute()
+    files = ExternalFiles(path.parent, roots=[Path(os.path.realpath(path)).parent])
+    return _light(_read(path), f"the model {str(path)!r}", files, lift_constants)
 
 
-def _require_graph_and_opset(model: ModelProto, what: str) -> None:
+def _light(model: ModelProto, what: str, files: ExternalFiles, lift_constants: bool) -> tuple[ModelProto, Weights]:
     if not model.HasField("graph"):
         raise InvalidModelError(f"{what} has no graph.", "Export it again; this is not a whole ONNX model.")
     if not model.opset_import:
@@ -53,6 +59,9 @@ def _require_graph_and_opset(model: ModelProto, what: str) -> None:
             f"{what} does not say which opset its operators are from.",
             "Add it: model.opset_import.append(onnx.helper.make_opsetid('', version)).",
         )
+    light, weights = detach_with(model, files, lift_constants)
+    settle_structure(light, what)
+    return light, weights
 
 
 def _read(path: Path) -> ModelProto:

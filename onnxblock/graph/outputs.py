@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onnx import ModelProto, ValueInfoProto
 
-from ..errors import OnnxBlockError, UnknownNameError, did_you_mean
+from ..errors import ArgumentError, OnnxBlockError, UnknownNameError, did_you_mean
 from .dependencies import needed_nodes
 from .inference import infer_model
 
@@ -16,8 +16,13 @@ def choose_outputs(model: ModelProto, outputs: Sequence[str]) -> None:
 
     Raises:
         UnknownNameError: no node, input or output of the model has such a name (all of them are listed).
+        ArgumentError: the outputs are no list.
         OnnxBlockError: no output is named, or one twice.
     """
+    if isinstance(outputs, str):
+        raise ArgumentError(
+            f"the outputs are the str {outputs!r}, where a list of names is expected.", f"Write [{outputs!r}]."
+        )
     graph = model.graph
     names = [str(name) for name in outputs]
     if not names or len(set(names)) < len(names):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -63,6 +64,26 @@ def tensor_nbytes(tensor: TensorProto) -> int:
     return (count * element_bits(tensor.data_type) + 7) // 8
 
 
+def wrong_size(tensor: TensorProto) -> str | None:
+    """What is wrong with the amount of data in ``tensor``, None if nothing is; looks at no element."""
+    count: int = math.prod(tensor.dims)
+    if tensor.data_location == TensorProto.EXTERNAL:
+        return None
+    if tensor.data_type == TensorProto.STRING:
+        have, want, unit = len(tensor.string_data), count, "strings"
+    elif not is_numeric(tensor.data_type):
+        return f"its element type {tensor.data_type} is not known."
+    elif tensor.HasField("raw_data"):
+        have, want, unit = len(tensor.raw_data), tensor_nbytes(tensor), "bytes"
+    elif element_bits(tensor.data_type) < 8:
+        return None  # several elements lie in one number, in more than one way
+    else:
+        complex_parts = 2 if tensor.data_type in {TensorProto.COMPLEX64, TensorProto.COMPLEX128} else 1
+        have, want, unit = len(_typed_field(tensor)), count * complex_parts, "numbers"
+    form = f"{dtype_name(tensor.data_type)}{list(tensor.dims)}"
+    return None if have == want else f"it has {have} {unit} of data, but {form} needs {want}."
+
+
 def tensor_bytes(tensor: TensorProto, name: str) -> bytes:
     """The elements as little-endian raw data; raises :class:`InvalidModelError` if their number is wrong."""
     data = tensor.raw_data if tensor.HasField("raw_data") else _typed_bytes(tensor)
@@ -79,7 +100,7 @@ def _typed_bytes(tensor: TensorProto) -> bytes:
     bits = element_bits(tensor.data_type)
     if bits == 6:
         return bytes(numpy_helper.from_array(numpy_helper.to_array(tensor)).raw_data)
-    field = getattr(tensor, _TYPED_FIELDS.get(tensor.data_type, "int32_data"))
+    field = _typed_field(tensor)
     if tensor.data_type in {TensorProto.FLOAT, TensorProto.COMPLEX64}:
         return np.array(field, "<f4").tobytes()
     if tensor.data_type in {TensorProto.DOUBLE, TensorProto.COMPLEX128}:
@@ -87,6 +108,11 @@ def _typed_bytes(tensor: TensorProto) -> bytes:
     # Wider than one element: the low bytes are the element, or what is packed into one byte.
     wide = np.array(field, "<u8" if tensor.data_type in {TensorProto.UINT32, TensorProto.UINT64} else "<i8")
     return wide.astype(f"<u{max(1, bits // 8)}").tobytes()
+
+
+def _typed_field(tensor: TensorProto) -> Sequence[float]:
+    field: Sequence[float] = getattr(tensor, _TYPED_FIELDS.get(tensor.data_type, "int32_data"))
+    return field
 
 
 def array_from_bytes(data: bytes | bytearray, dtype: int, shape: tuple[int, ...]) -> npt.NDArray[np.generic]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import BinaryIO
 
 from onnx import GraphProto, ModelProto, TensorProto
 
-from ..files import replacing
+from ..files import as_path, replacing
 from .weights import Weights, is_stub
 from .wire import copy_fields, length_prefix
 
@@ -41,7 +40,7 @@ def write(model: ModelProto, weights: Weights, path: str | os.PathLike[str]) -> 
     """
     stubs = [tensor.name for tensor in model.graph.initializer if is_stub(tensor)]
     total = model.ByteSize() + sum(weights.nbytes(name) for name in stubs)
-    path = Path(path).absolute()
+    path = as_path(path).absolute()
     with ExitStack() as files:
         if total < SINGLE_FILE_NBYTES:
             _write_model(files.enter_context(replacing(path)), model, weights)

@@ -19,7 +19,15 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..errors import InvalidModelError, UnknownNameError, did_you_mean
 from .dependencies import subgraphs
 from .external import ExternalFiles, FileRegion
-from .storage import array_from_bytes, bytes_of_array, element_bits, is_numeric, tensor_bytes, tensor_nbytes
+from .storage import (
+    array_from_bytes,
+    bytes_of_array,
+    element_bits,
+    is_numeric,
+    tensor_bytes,
+    tensor_nbytes,
+    wrong_size,
+)
 from .types import onnx_dtype
 from .wire import copy_fields
 
@@ -180,8 +188,8 @@ def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) ->
         base_dir: the folder of its external data; the current one, as for onnxruntime, when None.
 
     Raises:
-        InvalidModelError: external data that is missing, too short or outside ``base_dir`` (all named at once), or
-            two initializers with one name.
+        InvalidModelError: external data that is missing, too short or outside ``base_dir``, two initializers with one
+            name, or data that does not fit its shape; all of one kind are named at once.
     """
     return detach_with(model, ExternalFiles("." if base_dir is None else base_dir))
 
@@ -193,6 +201,7 @@ def detach_with(model: ModelProto, files: ExternalFiles, lift_constants: bool = 
     light.graph.SetInParent()
     copy_fields(model.graph, light.graph, lambda field: field.name not in {"node", "initializer"})
     _refuse_duplicates(model.graph)
+    _refuse_wrong_sizes(model)
     for tensor in model.graph.initializer:
         _detach_tensor(tensor, tensor.name, light.graph, weights, files)
     for node in model.graph.node:
@@ -229,6 +238,16 @@ def _refuse_duplicates(graph: GraphProto) -> None:
     if twice:
         raise InvalidModelError(
             f"several initializers share one name: {', '.join(map(repr, twice))}.", "Give each a name of its own."
+        )
+
+
+def _refuse_wrong_sizes(model: ModelProto) -> None:
+    tensors = [*model.graph.initializer, *_inner_tensors(model)]
+    wrong = [f"tensor {t.name!r}: {problem}" for t in tensors if (problem := wrong_size(t)) is not None]
+    if wrong:
+        raise InvalidModelError(
+            "the data of these tensors does not fit their shapes:\n    " + "\n    ".join(wrong),
+            "Export the model again.",
         )
 
 

@@ -10,6 +10,7 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from ..errors import BlockBuildError
+from ..graph.context import current_graph
 from ..graph.types import FLOATS, Shape, dtype_name
 from ..graph.value import Value
 
@@ -22,7 +23,8 @@ def target_like(prediction: Value, name: str) -> Value:
 
     Raises :class:`BlockBuildError` when the name is taken, or ``prediction`` is not a float tensor.
     """
-    return prediction.graph.input(name, float_dtype(prediction), prediction.shape)
+    dtype = float_dtype(prediction)
+    return prediction.graph.input(name, dtype, prediction.shape)
 
 
 def labels_for(scores: Value, name: str, axis: int) -> Value:
@@ -33,8 +35,12 @@ def labels_for(scores: Value, name: str, axis: int) -> Value:
     return scores.graph.input(name, TensorProto.INT64, shape)
 
 
-def float_dtype(value: Value) -> int:
-    """The element type of a float tensor, float32 where it is unknown; raises :class:`BlockBuildError` for others."""
+def float_dtype(name: str) -> int:
+    """The element type of a float tensor, float32 where it is unknown; raises :class:`BlockBuildError` for others.
+
+    Raises :class:`UnknownNameError` for what is no value of the graph.
+    """
+    value = name if isinstance(name, Value) else current_graph().value(name)
     if value.dtype is None:
         return TensorProto.FLOAT
     if value.dtype not in FLOATS:

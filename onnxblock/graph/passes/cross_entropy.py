@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+_NO_CLASS = 2**40
+
 
 def expand_cross_entropy(model: ModelProto) -> bool:
     """Replace SoftmaxCrossEntropyLoss by LogSoftmax and a choice of one element per sample.
@@ -44,6 +46,9 @@ class _Expansion:
             # What is ignored may be no class at all, so it reads class 0.
             counted = self._add("Not", self._add("Equal", labels, self._constant(attributes["ignore_index"])))
             labels = self._add("Where", counted, labels, self._constant(0))
+        # A negative index would count from the last class; one as large as this is refused.
+        negative = self._add("Less", labels, self._constant(0))
+        labels = self._add("Where", negative, self._constant(_NO_CLASS), labels)
         axis = self._constant([1])
         chosen = self._add("GatherElements", log_prob, self._add("Unsqueeze", labels, axis), axis=1)
         losses = self._add("Neg", self._add("Squeeze", chosen, axis))

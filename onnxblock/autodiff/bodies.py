@@ -96,24 +96,33 @@ class BodyGradient:
                 target.proto.initializer.append(tensor)
                 target.proto.initializer[-1].name = names[tensor.name]
         for node in split.again:
-            copy = self._copy(target, node, names)
-            copy.name = target.unique(node.name) if node.name else ""
-            for k, name in enumerate(node.output):
-                copy.output[k] = names[name] = target.unique(name) if name else ""
+            target.proto.node.append(node)
+            _rename_all([target.proto.node[-1]], names, target.unique)
         for node in split.gradient:
-            self._copy(target, node, names)
+            target.proto.node.append(node)
+            rename_reads(target.proto.node[-1], names)
         for old, new in [*names.items(), *((name, name) for node in split.gradient for name in node.output)]:
             known = self.joint.type_proto(old)
             if known is not None:
                 target.set_type(new, known)
         target.sync()
 
-    @staticmethod
-    def _copy(target: Subgraph, node: NodeProto, names: Mapping[str, str]) -> NodeProto:
-        target.proto.node.append(node)
-        copy: NodeProto = target.proto.node[-1]
-        rename_reads(copy, names)
-        return copy
+
+def _rename_all(nodes: Iterable[NodeProto], names: dict[str, str], unique: Callable[[str], str]) -> None:
+    """Give everything that the nodes compute a new name, inside their bodies too; ``names`` learns them."""
+    for node in nodes:
+        for k, name in enumerate(node.input):
+            node.input[k] = names.get(name, name)
+        for k, name in enumerate(node.output):
+            node.output[k] = names[name] = unique(name) if name else ""
+        node.name = unique(node.name) if node.name else ""
+        for body in subgraphs(node):
+            inner = dict(names)
+            for value in (*body.input, *body.initializer):
+                inner[value.name] = value.name = unique(value.name)
+            _rename_all(body.node, inner, unique)
+            for output in body.output:
+                output.name = inner.get(output.name, output.name)
 
 
 def add_body_output(graph: Graph, body: GraphProto, name: str, type_: TypeProto, position: int | None = None) -> None:

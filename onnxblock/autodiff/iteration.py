@@ -14,9 +14,10 @@ import numpy as np
 from onnx import GraphProto, TensorProto, TypeProto, helper
 
 from ..errors import UnsupportedOperatorError
-from ..graph.arithmetic import shape_of, with_shape_of
+from ..graph.arithmetic import reshape_like, shape_of, with_shape_of
 from ..graph.dependencies import needed_nodes
 from ..graph.loops import body_input_types, is_kept
+from ..graph.scatter import around
 from ..graph.sequences import sum_of, zeros_like_value
 from ..graph.subgraph import Subgraph
 from ..graph.types import TensorType, innermost_dtype, is_sequence
@@ -175,7 +176,7 @@ class Iteration:
 
         start = [d_final[k] or zeros_like_value(self.initial[k] if self.fixed[k] else g.output(k)) for k in carried]
         start += [zeros_like_value(self.graph.value(name)) for name in captured]
-        made = self.graph.add("Loop", [trips, None, *start], {"body": body.proto}, outputs=len(results))
+        made = self.graph.add("Loop", [trips, True, *start], {"body": body.proto}, outputs=len(results))
         inputs: list[Value | None] = [None] * len(g.inputs)
         for k, d in zip(carried, made, strict=False):
             inputs[self.first + k] = _like(d, self.initial[k])
@@ -193,11 +194,10 @@ class Iteration:
         if not element.backwards:
             d = self.graph.op.Slice(d, [-1], [-_END], [0], [-1])
         if element.axis != 0:
-            rank = sequence.rank
-            assert rank is not None, "ONNX gives the inputs of Scan with their rank"
-            others = list(range(1, rank))
-            axis = element.axis % rank
-            d = d.transpose(*others[:axis], 0, *others[axis:])
+            op = self.graph.op
+            before, size, after = around(sequence, element.axis)
+            parts = op.Reshape(d, op.Concat(size, before, after, axis=0), allowzero=1)
+            d = reshape_like(op.Transpose(parts, perm=[1, 0, 2]), sequence)
         return with_shape_of(d, sequence)
 
     def _trips(self, kept: Iterable[Value], d_elements: Sequence[tuple[Elements, Value, Value]]) -> Value:

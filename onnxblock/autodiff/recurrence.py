@@ -35,10 +35,19 @@ class RecurrentLayer:
         self.batch_first = g.attr("layout", 0) == 1
         self.hidden = int(g.attr("hidden_size") or g.inputs[2].shape[-1])  # type: ignore[index, arg-type]
         self.lengths = g.input(4)
+        self._declare_ranks()
         x = self.op.Transpose(g.x, perm=[1, 0, 2]) if self.batch_first else g.x
         self.time, self.batch = (self.op.Slice(shape_of(x), [k], [k + 1]) for k in (0, 1))
         self.x = self._input_in_order(x)
         self.activations = self._activations(defaults)
+
+    def _declare_ranks(self) -> None:
+        """Say what rank the inputs and outputs have where it is not known: onnxruntime's Scan needs to be told."""
+        ranks = [(0, 3), (1, 3), (2, 3), (3, 2), (5, 3), (6, 3), (7, 2)]
+        values = [(self.g.input(k), rank) for k, rank in ranks] + [(self.g.output(0), 4)]
+        for value, rank in values:
+            if value is not None and value.shape is None and value.dtype is not None:
+                self.g.graph.set_type(value, TensorType(value.dtype, (None,) * rank))
 
     # -- layout
 
@@ -51,8 +60,8 @@ class RecurrentLayer:
         if self.lengths is None:
             flipped: Value = self.op.Slice(v, [-1], [-_END], [0], [-1])
             return flipped
-        reversed_: Value = self.op.ReverseSequence(v, self.lengths.cast(TensorProto.INT64), time_axis=0, batch_axis=1)
-        return reversed_
+        lengths = self.lengths.cast(TensorProto.INT64)
+        return with_shape_of(self.op.ReverseSequence(v, lengths, time_axis=0, batch_axis=1), v)
 
     def _input_in_order(self, x: Value) -> Value:
         runs = [self._flip(x) if backwards else x for backwards in self.reversed]
@@ -82,6 +91,8 @@ class RecurrentLayer:
         d = self.g.grad(k)
         if d is None:
             return zeros(self.op.Concat([self.directions], self.batch, [self.hidden], axis=0), self.g.x)
+        if d.shape is None and d.dtype is not None:
+            self.g.graph.set_type(d, TensorType(d.dtype, (None,) * 3))
         return self.op.Transpose(d, perm=[1, 0, 2]) if self.batch_first else d
 
     def to_initial(self, d: Value, k: int) -> Value | None:
@@ -237,7 +248,7 @@ class RecurrentLayer:
         sequences = list(prepared)
         dy, reached = self.g.grad(0), list(states)
         if dy is not None:
-            sequences.append(self._over_time(dy))
+            sequences.append(self._over_time(with_shape_of(dy, self.g.output(0))))
             reached[0] = states[0] + _at_step(body, sequences[-1])
         before, collected = step(reached, at)
         if self.lengths is not None:

@@ -16,6 +16,14 @@ from .value import Operand, Value
 _REFUSED = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
+def around(x: Value, axis: int) -> tuple[Value, Value, Value]:
+    """How many elements ``x`` has before, along and behind an axis, each as a vector of one number."""
+    op, shape, end = x.graph.op, shape_of(x), 2**62
+    behind = axis + 1 if axis != -1 else end
+    before, after = (op.ReduceProd(op.Slice(shape, [a], [b]), keepdims=1) for a, b in ((0, axis), (behind, end)))
+    return before, op.Slice(shape, [axis], [behind]), after
+
+
 def zeros(shape: Operand, like: Value) -> Value:
     """Zeros of this shape, in the element type of ``like``."""
     dtype = like.dtype or TensorProto.FLOAT
@@ -57,10 +65,7 @@ def scatter_along(x: Value, indices: Value, d: Value, axis: int, reduction: str 
         return _pad_around(x, int(known.reshape(())), d.unsqueeze(axis) if known.ndim == 0 else d, axis)
     if axis == 0:
         return scatter_nd(zeros(shape_of(x), x), indices.unsqueeze(-1), d, reduction)
-    shape = shape_of(x)
-    size = op.Slice(shape, [axis], [axis + 1] if axis != -1 else [2**62])
-    before = op.ReduceProd(op.Slice(shape, [0], [axis]), keepdims=1)
-    after = op.ReduceProd(op.Slice(shape, [axis + 1] if axis != -1 else [2**62], [2**62]), keepdims=1)
+    before, size, after = around(x, axis)
     count = op.Reshape(size_of(indices), [1])
     picked = op.Reshape(d, op.Concat(before, count, after, axis=0), allowzero=1)
     target = zeros(op.Concat(size, before, after, axis=0), x)

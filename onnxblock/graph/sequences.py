@@ -23,7 +23,7 @@ def for_each(function: Callable[..., Value], *sequences: Value, dtype: int | Non
     done = body.argument("done", graph.type_proto(empty))
     made = function(*(body.op.SequenceAt(sequence, k) for sequence in sequences))
     body.returns([running, body.op.SequenceInsert(done, made)])
-    mapped: Value = graph.op.Loop(graph.op.SequenceLength(first), None, empty, body=body.proto)
+    mapped: Value = graph.op.Loop(graph.op.SequenceLength(first), True, empty, body=body.proto)
     return mapped
 
 

@@ -13,6 +13,11 @@ import numpy as np
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
+from onnxblock.autodiff.check import reference_operators
+
+from .definitions_contrib import CONTRIB
+from .definitions_recurrent import GRU, LSTM, RNN, Loop, Scan
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
@@ -21,7 +26,7 @@ if TYPE_CHECKING:
 
 def definitions_evaluator(model: ModelProto) -> Callable[[Mapping[str, np.ndarray]], list[np.ndarray]]:
     """Run a model with ``onnx.reference``, some of its operators replaced by the ones here."""
-    session = ReferenceEvaluator(model, new_ops=OPERATORS)
+    session = ReferenceEvaluator(model, new_ops=[*reference_operators(), *OPERATORS])
     names = set(session.input_names)
 
     def run(feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -136,6 +141,22 @@ class GlobalMaxPool(OpRun):
         return (x.max(tuple(range(2, x.ndim)), keepdims=True),)
 
 
+class MaxRoiPool(OpRun):
+    def _run(self, x, regions, pooled_shape=None, spatial_scale=None):
+        y = np.zeros((len(regions), x.shape[1], *pooled_shape), x.dtype)
+        for r, (n, *corners) in enumerate(regions):
+            left, top, right, bottom = (int(np.floor(c * spatial_scale + 0.5)) for c in corners)
+            steps = max(bottom - top + 1, 1) / pooled_shape[0], max(right - left + 1, 1) / pooled_shape[1]
+            for bin_ in np.ndindex(*pooled_shape):
+                inside = x[int(n)]
+                for axis, (first, k, step) in enumerate(zip((top, left), bin_, steps, strict=True), start=1):
+                    edges = [max(first + int(np.floor(k * step)), 0), max(first + int(np.ceil((k + 1) * step)), 0)]
+                    inside = np.take(inside, np.arange(*np.minimum(edges, x.shape[axis + 1])), axis)
+                if inside.size:
+                    y[(r, slice(None), *bin_)] = inside.max((1, 2))
+        return (y,)
+
+
 # -- normalisations
 
 
@@ -164,13 +185,20 @@ class GroupNormalization(OpRun):
 
 
 OPERATORS = [
+    *CONTRIB,
     Conv,
     ConvTranspose,
     AveragePool,
     LpPool,
     GlobalLpPool,
     GlobalMaxPool,
+    MaxRoiPool,
     LRN,
     MeanVarianceNormalization,
     GroupNormalization,
+    Loop,
+    Scan,
+    LSTM,
+    GRU,
+    RNN,
 ]

@@ -71,7 +71,7 @@ def _is_kept(branch: BodyGradient, node: NodeProto) -> bool:
 def _keep(g: RuleContext, branches: list[BodyGradient], splits: list[Split]) -> list[dict[str, str]]:
     """Make the kept values outputs of the If; returns what each branch's values are called outside.
 
-    An output serves one value of each branch, of the same kind; where a branch has none left, it puts out an empty one.
+    An output serves one value of each branch, of the same kind; where a branch has none left, it puts out a zero.
     """
     called: list[dict[str, str]] = []
     waiting: list[dict[tuple[bool, int], list[str]]] = []
@@ -91,7 +91,7 @@ def _keep(g: RuleContext, branches: list[BodyGradient], splits: list[Split]) -> 
             for branch, value, names in zip(branches, pair, called, strict=True):
                 if value is not None:
                     names[value] = outer
-                inner = value or _empty(g, branch.body, kind)
+                inner = value or _nothing(g, branch.body, kind)
                 add_body_output(g.graph, branch.body, inner, branch.joint.type_proto(inner) or _of_kind(kind))
     return called
 
@@ -108,13 +108,13 @@ def _of_kind(kind: tuple[bool, int]) -> TypeProto:
     return helper.make_sequence_type_proto(tensor) if sequence else tensor
 
 
-def _empty(g: RuleContext, body: GraphProto, kind: tuple[bool, int]) -> str:
+def _nothing(g: RuleContext, body: GraphProto, kind: tuple[bool, int]) -> str:
     sequence, dtype = kind
-    name = g.graph.unique("empty")
+    name = g.graph.unique("nothing")
     if sequence:
         node = helper.make_node("SequenceEmpty", [], [name], name=name, dtype=dtype)
     else:
-        node = helper.make_node("Constant", [], [name], name=name, value=helper.make_tensor(name, dtype, [0], []))
+        node = helper.make_node("Constant", [], [name], name=name, value=helper.make_tensor(name, dtype, [], [0]))
     body.node.append(node)
     return name
 

@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto
 
 from .value import Value
-from .windows import Windows, known_sizes, pad_image, spatial_shape, sum_over_batch, taps
+from .windows import Windows, known_sizes, pad_image, spatial_shape, sum_over_batch, taps, window_places
 
 
 def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
@@ -123,26 +123,11 @@ def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, 
     axes = list(range(2, 2 + rank))
     kernel = known_sizes(windows.kernel) or []
     rows = op.Reshape(op.Transpose(padded, perm=[0, *axes, 1]), [0, -1, channels])
-    columns = op.Reshape(op.Gather(rows, _window_rows(padded, windows), axis=1), [-1, prod(kernel) * channels])
+    columns = op.Reshape(
+        op.Gather(rows, window_places(padded, windows, windows_first=True), axis=1), [-1, prod(kernel) * channels]
+    )
     cotangents = op.Reshape(op.Transpose(dy, perm=[1, 0, *axes]), [outputs, -1])
     return _channels_before_taps(op.Reshape(op.Gemm(cotangents, columns), [outputs, *kernel, channels]))
-
-
-def _window_rows(padded: Value, windows: Windows) -> Value:
-    """The flat places in the padded image of the elements of each window: ``[count · kernel]``, window by window."""
-    graph, rank = padded.graph, len(windows.strides)
-    size, count, kernel = (known_sizes(v) or [] for v in (spatial_shape(padded), windows.count, windows.kernel))
-    total: Value | None = None
-    for axis in range(rank):
-        step = prod(size[axis + 1 :])
-        starts = np.arange(count[axis]) * windows.strides[axis] * step
-        places = np.arange(kernel[axis]) * windows.dilations[axis] * step
-        shape = [1] * 2 * rank
-        shape[axis], shape[rank + axis] = count[axis], kernel[axis]
-        part = graph.constant((starts[:, None] + places).reshape(shape))
-        total = part if total is None else graph.op.Add(total, part)
-    assert total is not None
-    return graph.op.Reshape(total, [-1])
 
 
 def _by_masked_columns(padded: Value, dy: Value, windows: Windows, channels: int) -> Value:

@@ -65,13 +65,14 @@ def pad_image(x: Value, begin: Value, end: Value) -> Value:
     op = x.graph.op
     first, last = known_sizes(begin), known_sizes(end)
     if first is None or last is None:
-        untouched = np.zeros(2, np.int64)
-        return op.Pad(x, op.Concat(untouched, begin, untouched, end, axis=0))
-    axes = np.arange(2, 2 + len(first))
+        whole = np.zeros(2, np.int64)
+        return op.Pad(x, op.Concat(whole, begin, whole, end, axis=0))
     if min(first + last) < 0:
-        x = op.Slice(x, [max(-n, 0) for n in first], [n if n < 0 else 2**62 for n in last], axes)
+        x = op.Slice(
+            x, [max(-n, 0) for n in first], [n if n < 0 else 2**62 for n in last], np.arange(2, 2 + len(first))
+        )
     if max(first + last) > 0:
-        x = op.Pad(x, [max(n, 0) for n in first + last], None, axes)
+        x = op.Pad(x, [max(n, 0) for n in [0, 0, *first, 0, 0, *last]])
     return x
 
 
@@ -93,6 +94,29 @@ def taps(padded: Value, windows: Windows) -> list[Value]:
         start = np.array(place, np.int64) * np.array(windows.dilations, np.int64)
         found.append(op.Slice(padded, start, op.Add(length, start), axes, steps))
     return found
+
+
+def window_places(padded: Value, windows: Windows, windows_first: bool) -> Value:
+    """The places in the flattened padded image of every element of every window, as a vector.
+
+    They come window by window, or, with the windows last, place by place in the kernel.
+    """
+    op, rank = padded.graph.op, len(windows.strides)
+    size = spatial_shape(padded)
+    parts = []
+    for axis in range(rank):
+        step = op.ReduceProd(op.Slice(size, [axis + 1], [rank]), keepdims=0)
+        for lengths, distance, first in (
+            (windows.count, windows.strides, windows_first),
+            (windows.kernel, windows.dilations, not windows_first),
+        ):
+            along = op.Mul(op.Range(0, op.Gather(lengths, axis), 1), op.Mul(step, distance[axis]))
+            own = axis if first else rank + axis
+            parts.append(op.Reshape(along, [-1 if k == own else 1 for k in range(2 * rank)]))
+    total = parts[0]
+    for part in parts[1:]:
+        total = op.Add(total, part)
+    return op.Reshape(total, [-1])
 
 
 def sum_over_batch(x: Value) -> Value:

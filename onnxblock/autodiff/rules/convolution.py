@@ -10,10 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 from ...errors import BlockBuildError
-from ...graph.arithmetic import sum_over
+from ...graph.arithmetic import reshape_like, sum_over
 from ...graph.convolutions import convolution, transposed_convolution, weight_gradient
 from ...graph.value import Value
-from ...graph.windows import Windows, covered, fitted_windows, spatial_shape
+from ...graph.windows import Windows, covered, fitted_windows, pad_image, spatial_shape, window_places
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -107,3 +107,37 @@ def _transposed_begin(
     wanted = size if output_shape else op.Mul(count, np.array(strides, np.int64))
     total = op.Max(op.Sub(op.Add(reached, added), wanted), np.zeros(1, np.int64))
     return op.Div(total if auto_pad == "SAME_UPPER" else op.Add(total, 1), np.array([2]))
+
+
+# -- columns to image
+
+
+@gradient("Col2Im")
+def col2im(g: RuleContext) -> RuleResult:
+    """Columns are added up where their blocks overlap, so dx takes from dy the elements of every block."""
+    op, (image, block) = g.op, g.inputs[1:]
+    rank = _block_rank(g)
+    strides, dilations = g.attr("strides") or [1] * rank, g.attr("dilations") or [1] * rank
+    pads = np.array(g.attr("pads") or [0] * 2 * rank, np.int64)
+    one = covered(block, g.graph.constant(np.ones(rank, np.int64)), strides, dilations)
+    room = op.Sub(op.Add(image, pads[:rank] + pads[rank:]), one)
+    count = op.Add(op.Div(room, np.array(strides, np.int64)), 1)
+    windows = fitted_windows(strides, dilations, block, count, image, g.graph.constant(pads[:rank]))
+    padded = pad_image(g.dy, windows.begin, windows.end)
+    places = window_places(padded, windows, windows_first=False)
+    return reshape_like(op.Gather(op.Reshape(padded, [0, 0, -1]), places, axis=2), g.x)
+
+
+def _block_rank(g: RuleContext) -> int:
+    for given in (g.attr("strides"), g.attr("dilations"), (g.attr("pads") or [])[::2]):
+        if given:
+            return len(given)
+    for sizes in g.inputs[1:]:
+        if sizes.shape is not None and isinstance(sizes.shape[0], int):
+            return sizes.shape[0]
+    if g.y.rank is not None:
+        return g.y.rank - 2
+    raise BlockBuildError(
+        f"the number of spatial axes of Col2Im {g.node.name or g.node.output[0]!r} is not known.",
+        "Give block_shape a shape in the model, or the node its strides.",
+    )

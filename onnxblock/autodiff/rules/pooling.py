@@ -6,10 +6,10 @@ from math import prod
 from typing import Any
 
 import numpy as np
-from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, expand_like, mask, reshape_like, shape_of
+from ...graph.arithmetic import cast_like, expand_like, mask, reshape_like, shape_of, size_of
 from ...graph.convolutions import transposed_convolution
+from ...graph.scatter import scatter_elements, zeros
 from ...graph.separable import along_axes, identity
 from ...graph.types import FLOATS
 from ...graph.value import Value
@@ -29,27 +29,17 @@ def max_pool(g: RuleContext) -> RuleResult:
     kernel, strides = g.attr("kernel_shape"), g.attr("strides") or [1] * rank
     dilations = g.attr("dilations") or [1] * rank
     overlap = any((k - 1) * d + 1 > s for k, s, d in zip(kernel, strides, dilations, strict=True))
-    flat = scatter_flat(op.Size(g.x), g.output(1), g.dy, overlap)
+    flat = scatter_elements(
+        zeros(op.Reshape(size_of(g.x), [1]), g.x),
+        op.Reshape(g.output(1), [-1]),
+        op.Reshape(g.dy, [-1]),
+        axis=0,
+        reduction="add" if overlap else "none",
+    )
     if not g.attr("storage_order"):
         return reshape_like(flat, g.x)
     columns_first = op.Gather(shape_of(g.x), np.array([0, 1, *range(rank + 1, 1, -1)]))
     return op.Transpose(op.Reshape(flat, columns_first), perm=[0, 1, *range(rank + 1, 1, -1)])
-
-
-def scatter_flat(size: Value, indices: Value, updates: Value, overlap: bool) -> Value:
-    """A vector of ``size`` elements with ``updates`` at flat ``indices``, added up where they may ``overlap``.
-
-    The kernel adds no float16, so that is added up in float32.
-    """
-    op = updates.graph.op
-    half = overlap and updates.dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-    values = updates.cast(TensorProto.FLOAT) if half else updates
-    zero = updates.graph.constant(0.0, values.dtype or TensorProto.FLOAT)
-    base = op.Expand(zero, op.Reshape(size, [1]))
-    total = op.ScatterElements(
-        base, op.Reshape(indices, [-1]), op.Reshape(values, [-1]), axis=0, reduction="add" if overlap else "none"
-    )
-    return cast_like(total, updates)
 
 
 @gradient("MaxUnpool")
@@ -78,9 +68,8 @@ def global_max_pool(g: RuleContext) -> RuleResult:
     op = g.op
     images = op.Reshape(g.x, [0, 0, -1])
     winners = op.ArgMax(images, axis=2, keepdims=1)
-    zeros = op.Expand(g.graph.constant(0.0, g.x.dtype or TensorProto.FLOAT), op.Shape(images))
-    scattered = op.ScatterElements(zeros, winners, op.Reshape(g.dy, [0, 0, 1]), axis=2)
-    return reshape_like(scattered, g.x)
+    cotangents = op.Reshape(g.dy, [0, 0, 1])
+    return reshape_like(scatter_elements(zeros(op.Shape(images), g.x), winners, cotangents, 2, "none"), g.x)
 
 
 @gradient("AveragePool")

@@ -29,7 +29,10 @@ STATISTICS = ("running_mean", "running_var")
 
 @dataclass(frozen=True)
 class Expected:
-    """The results of one step; ``gradients`` and ``statistics`` go by the names of the ONNX model."""
+    """The results of one step: in train mode ``statistics`` has the moved running statistics, else nothing.
+
+    ``gradients`` and ``statistics`` go by the names of the ONNX model.
+    """
 
     output: npt.NDArray[np.floating]
     loss: float
@@ -85,7 +88,7 @@ def expected(model: onnx.ModelProto, example: Example, mode: Mode) -> Expected:
             initializer: np.concatenate([result.gradients[name].ravel() for name in names])[indices]
             for initializer, (names, indices) in sources.items()
         },
-        {i.name: result.statistics[i.name] for i in model.graph.initializer if i.name in result.statistics},
+        {name: moved for name, moved in result.statistics.items() if mode == "train" and name in initial},
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto
 
-from ..graph.dependencies import reads, subgraphs
+from ..graph.dependencies import needed_nodes, reads, subgraphs
 from ..graph.graph import Graph
 from ..graph.passes.renaming import rename_reads
 from ..graph.sequences import sum_of
@@ -53,7 +53,6 @@ class BodyGradient:
         proto.CopyFrom(body)
         self.body = body
         self.joint = Subgraph(graph, proto, types)
-        self._last = next((name for node in reversed(body.node) for name in node.output if name), None)
 
     def differentiate(self, cotangents: Iterable[tuple[str, Value]], wrt: Sequence[str]) -> dict[str, Value]:
         """Build the gradient; a value that is an output twice has two cotangents."""
@@ -69,22 +68,23 @@ class BodyGradient:
         what rules changed in its nodes, such as further outputs.
         """
         nodes = list(self.joint.proto.node)
-        count = next((k + 1 for k, node in enumerate(nodes) if self._last in node.output), 0)
+        forward, _ = needed_nodes(nodes, [output.name for output in self.body.output])
+        is_forward = {id(node) for node in forward}
         needed = set(map(str, results))
         again: list[NodeProto] = []
         gradient: list[NodeProto] = []
         kept: list[str] = []
-        for k, node in reversed(list(enumerate(nodes))):
+        for node in reversed(nodes):
             used = [name for name in node.output if name in needed]
             if not used:
                 continue
-            if k < count and keep(node):
+            if id(node) in is_forward and keep(node):
                 kept += used
                 continue
-            (again if k < count else gradient).append(node)
+            (again if id(node) in is_forward else gradient).append(node)
             needed |= reads(node)
         del self.body.node[:]
-        self.body.node.extend(nodes[:count])
+        self.body.node.extend(forward)
         return Split(again[::-1], gradient[::-1], kept)
 
     def fill(self, target: Subgraph, split: Split, names: dict[str, str]) -> None:

@@ -6,8 +6,30 @@ A loss is called with the name of a value of the model, makes the input for the 
 
 from __future__ import annotations
 
-from .binary import BCEWithLogitsLoss
-from .classification import CrossEntropyLoss
-from .regression import L1Loss, MSELoss
+from .binary import BCELoss, BCEWithLogitsLoss, FocalLoss
+from .classification import CrossEntropyLoss, NLLLoss
+from .divergence import KLDivLoss
+from .embedding import CosineEmbeddingLoss, HingeEmbeddingLoss, InfoNCELoss, TripletMarginLoss
+from .overlap import DiceLoss, GIoULoss
+from .regression import HuberLoss, L1Loss, MSELoss, SmoothL1Loss
+from .weighted import Weighted
 
-__all__ = ["BCEWithLogitsLoss", "CrossEntropyLoss", "L1Loss", "MSELoss"]
+__all__ = [
+    "BCELoss",
+    "BCEWithLogitsLoss",
+    "CosineEmbeddingLoss",
+    "CrossEntropyLoss",
+    "DiceLoss",
+    "FocalLoss",
+    "GIoULoss",
+    "HingeEmbeddingLoss",
+    "HuberLoss",
+    "InfoNCELoss",
+    "KLDivLoss",
+    "L1Loss",
+    "MSELoss",
+    "NLLLoss",
+    "SmoothL1Loss",
+    "TripletMarginLoss",
+    "Weighted",
+]

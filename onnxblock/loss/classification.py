@@ -2,17 +2,76 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
+
 import numpy as np
 
 from ..block import Block
 from ..errors import BlockBuildError
+from ..graph.arithmetic import mask
 from ..graph.types import shape_text
 from ..graph.value import Value
-from .reduction import as_reduction
-from .target import Weights, float_dtype, labels_for, weights_like
+from .reduction import as_reduction, reduce
+from .target import Weights, float_dtype, labels_for, target_like, weights_like
 
 
-class CrossEntropyLoss(Block):
+class _Classification(Block):
+    """What losses with labels have in common: where the classes are, and what counts how much."""
+
+    def __init__(self, weight: Weights, reduction: str, ignore_index: int | None, class_axis: int) -> None:
+        self._weight = weight
+        self._reduction = as_reduction(reduction)
+        self._ignore_index = ignore_index
+        self._class_axis = class_axis
+
+    def build(self, scores_input_name: Value, labels_name: str = "labels") -> Value:
+        """Add the loss.
+
+        Raises :class:`BlockBuildError` when the name of the labels is taken, and where the scores have no such axis or
+        not as many classes as there are weights.
+        """
+        scores, op = scores_input_name, self.graph.op
+        float_dtype(scores)
+        axis = self._axis(scores)
+        weight = self._class_weights(scores, axis)
+        labels = labels_for(scores, labels_name, axis)
+        if axis == 1:
+            return self._of(scores, labels, weight)
+        losses = self._of(_rows(scores, axis), op.Reshape(labels, [-1]), weight)
+        return op.Reshape(losses, op.Shape(labels)) if self._reduction == "none" else losses
+
+    @abstractmethod
+    def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
+        """The loss for classes on axis 1."""
+
+    def _axis(self, scores: Value) -> int:
+        rank, axis = scores.rank, self._class_axis
+        if rank is None and axis >= 0:
+            return axis
+        if rank is None or not -rank <= axis < rank:
+            raise BlockBuildError(
+                f"{type(self).__name__}: {str(scores)!r} has shape {shape_text(scores.shape)}, which has no axis "
+                f"{axis} of classes.",
+                "Say with class_axis= which axis of the scores holds the classes.",
+            )
+        return axis % rank
+
+    def _class_weights(self, scores: Value, axis: int) -> Value | None:
+        weight = weights_like(self._weight, scores)
+        if weight is None:
+            return None
+        classes = scores.shape[axis] if scores.shape is not None else None
+        count = np.asarray(self._weight).size
+        if weight.rank != 1 or (isinstance(classes, int) and classes != count):
+            raise BlockBuildError(
+                f"{type(self).__name__}: weight has shape {shape_text(weight.shape)}, but axis {axis} of "
+                f"{str(scores)!r}, whose shape is {shape_text(scores.shape)}, holds the classes.",
+                "Give one weight per class.",
+            )
+        return weight
+
+
+class CrossEntropyLoss(_Classification):
     """-log softmax(scores) at the label, times the weight of the label's class, reduced.
 
     The scores are ``[N, C]``, or ``[N, C, d1, ...]`` with one label per pixel.  The labels are a new int64 input of the
@@ -21,7 +80,69 @@ class CrossEntropyLoss(Block):
 
     ``weight`` is an array of C.  A label equal to ``ignore_index``, which need not be a class, counts for nothing.
     ``reduction`` is ``"mean"`` (divided by the sum of the weights of the labels that count, so nan when there are
-    none), ``"sum"`` or ``"none"``.  As ``torch.nn.CrossEntropyLoss``.
+    none), ``"sum"`` or ``"none"``.  ``label_smoothing`` gives that share of the target to all classes alike.  With
+    ``soft_labels`` the labels are probabilities, of the element type and shape of the scores, and the mean is over the
+    samples.  As ``torch.nn.CrossEntropyLoss``.
+    """
+
+    def __init__(
+        self,
+        weight: Weights = None,
+        reduction: str = "mean",
+        ignore_index: int | None = None,
+        *,
+        class_axis: int = 1,
+        label_smoothing: float = 0.0,
+        soft_labels: bool = False,
+    ) -> None:
+        super().__init__(weight, reduction, ignore_index, class_axis)
+        if not 0 <= label_smoothing <= 1:
+            raise BlockBuildError(f"CrossEntropyLoss: label_smoothing={label_smoothing!r} is not in [0, 1].")
+        if soft_labels and ignore_index is not None:
+            raise BlockBuildError("CrossEntropyLoss: soft_labels are no classes, so ignore_index cannot be one.")
+        self._smoothing, self._soft = label_smoothing, soft_labels
+
+    def build(self, scores_input_name: Value, labels_name: str = "labels") -> Value:
+        """Add the loss.
+
+        Raises :class:`BlockBuildError` when the name of the labels is taken, and where the scores have no such axis or
+        not as many classes as there are weights.
+        """
+        if not self._soft:
+            return super().build(scores_input_name, labels_name)
+        scores = scores_input_name
+        axis = self._axis(scores)
+        weight = self._class_weights(scores, axis)
+        targets = target_like(scores, labels_name)
+        if self._smoothing:
+            targets = targets * (1 - self._smoothing) + self._smoothing / _count(scores, axis)
+        return reduce(_against(scores, targets, weight, axis), self._reduction)
+
+    def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
+        op = scores.graph.op
+        ignored = self._ignore_index
+        if not self._smoothing:
+            return op.SoftmaxCrossEntropyLoss(scores, labels, weight, ignore_index=ignored, reduction=self._reduction)
+        losses = op.SoftmaxCrossEntropyLoss(scores, labels, weight, ignore_index=ignored, reduction="none")
+        uniform = _against(scores, None, weight, 1) / _count(scores, 1)
+        counted = None if ignored is None else op.Not(op.Equal(labels, ignored))
+        if counted is not None:
+            uniform = op.Where(counted, uniform, 0.0)
+        losses = losses * (1 - self._smoothing) + uniform * self._smoothing
+        if self._reduction != "mean" or (weight is None and counted is None):
+            return reduce(losses, self._reduction)
+        shares = mask(counted, losses) if counted is not None else None
+        if weight is not None:
+            of_label = op.Gather(weight, labels if counted is None else op.Where(counted, labels, 0))
+            shares = of_label if shares is None else of_label * shares
+        assert shares is not None
+        return losses.mean() / shares.mean()
+
+
+class NLLLoss(_Classification):
+    """-scores at the label, times the weight of the label's class, reduced: cross-entropy after LogSoftmax.
+
+    Scores, labels and arguments are those of :class:`CrossEntropyLoss`.  As ``torch.nn.NLLLoss``.
     """
 
     def __init__(
@@ -32,65 +153,46 @@ class CrossEntropyLoss(Block):
         *,
         class_axis: int = 1,
     ) -> None:
-        self._weight = weight
-        self._reduction = as_reduction(reduction)
-        self._ignore_index = ignore_index
-        self._class_axis = class_axis
+        super().__init__(weight, reduction, ignore_index, class_axis)
 
-    def build(self, scores_input_name: Value, labels_name: str = "labels") -> Value:
-        """Add the loss.
-
-        Raises :class:`BlockBuildError` when the name of the labels is taken, and where the scores have no such axis or
-        as many classes as there are weights.
-        """
-        scores, op = scores_input_name, self.graph.op
-        float_dtype(scores)
-        axis = self._axis(scores)
-        weight = self._weights(scores, axis)
-        labels = labels_for(scores, labels_name, axis)
-        rows, flat = (scores, labels) if axis == 1 else (_rows(scores, axis), op.Reshape(labels, [-1]))
-        loss = op.SoftmaxCrossEntropyLoss(
-            rows, flat, weight, ignore_index=self._ignore_index, reduction=self._reduction
+    def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
+        return scores.graph.op.NegativeLogLikelihoodLoss(
+            scores, labels, weight, ignore_index=self._ignore_index, reduction=self._reduction
         )
-        if axis == 1 or self._reduction != "none":
-            return loss
-        return op.Reshape(loss, op.Shape(labels))
 
-    def _axis(self, scores: Value) -> int:
-        rank, axis = scores.rank, self._class_axis
-        if rank is None and axis >= 0:
-            return axis
-        if rank is None or not -rank <= axis < rank:
-            raise BlockBuildError(
-                f"CrossEntropyLoss: {str(scores)!r} has shape {shape_text(scores.shape)}, which has no axis {axis} of "
-                "classes.",
-                "Say with class_axis= which axis of the scores holds the classes.",
-            )
-        return axis % rank
 
-    def _weights(self, scores: Value, axis: int) -> Value | None:
-        weight = weights_like(self._weight, scores)
-        if weight is None:
-            return None
-        classes = scores.shape[axis] if scores.shape is not None else None
-        count = np.asarray(self._weight).size
-        if weight.rank != 1 or (isinstance(classes, int) and classes != count):
-            raise BlockBuildError(
-                f"CrossEntropyLoss: weight has shape {shape_text(weight.shape)}, but axis {axis} of {str(scores)!r}, "
-                f"whose shape is {shape_text(scores.shape)}, holds the classes.",
-                "Give one weight per class.",
-            )
-        return weight
+def _against(scores: Value, targets: Value | None, weight: Value | None, axis: int) -> Value:
+    """-Σ weight · target · log softmax(scores) over the classes, with targets 1 where none are given."""
+    terms = scores.graph.op.LogSoftmax(scores, axis=axis)
+    if targets is not None:
+        terms = terms * targets
+    if weight is not None:
+        behind = _known_rank(scores) - axis - 1
+        terms = terms * (weight.unsqueeze(*range(1, behind + 1)) if behind else weight)
+    return -terms.sum(axis)
+
+
+def _count(scores: Value, axis: int) -> Value | float:
+    """The number of classes."""
+    classes = scores.shape[axis] if scores.shape is not None else None
+    if isinstance(classes, int):
+        return float(classes)
+    op = scores.graph.op
+    return op.Gather(op.Shape(scores), axis).cast(float_dtype(scores))
+
+
+def _known_rank(scores: Value) -> int:
+    if scores.rank is None:
+        raise BlockBuildError(
+            f"the rank of {str(scores)!r} is not known, so its classes can only be on axis 1, without class weights.",
+            "Give its shape in the model.",
+        )
+    return scores.rank
 
 
 def _rows(scores: Value, axis: int) -> Value:
     """The scores as ``[samples, classes]``."""
-    op, rank = scores.graph.op, scores.rank
-    if rank is None or scores.shape is None:
-        raise BlockBuildError(
-            f"CrossEntropyLoss: the rank of {str(scores)!r} is not known, so its classes can only be on axis 1.",
-            "Give its shape in the model.",
-        )
+    op, rank = scores.graph.op, _known_rank(scores)
     if axis != rank - 1:
         scores = scores.transpose(*(a for a in range(rank) if a != axis), axis)
     classes = scores.shape[-1] if scores.shape is not None else None

@@ -32,6 +32,11 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     del bare.graph.value_info[:]
     for value in bare.graph.output:
         value.ClearField("type")
+    for node in bare.graph.node:
+        if _is_uninferred(node):
+            del node.input[1:]
+            del node.attribute[:]
+            node.op_type = "Identity"
     inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=True)
     graph = inferred.graph
     types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
@@ -43,6 +48,12 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
             types[declared.name] = declared.type
     _distrust(model, types)
     return types
+
+
+def _is_uninferred(node: NodeProto) -> bool:
+    """Whether a node keeps the type of its input though ONNX infers no shape for it."""
+    standard = node.domain in ("", "ai.onnx")
+    return standard and node.op_type in ("GroupNormalization", "MeanVarianceNormalization") and len(node.output) == 1
 
 
 def _says_something(proto: TypeProto) -> bool:
@@ -104,12 +115,13 @@ def infer_node(
 ) -> dict[str, TypeProto]:
     """The types of the outputs of one node.  Raises ``onnx.shape_inference.InferenceError`` where they cannot fit.
 
-    Nothing is inferred where an input is of unknown type, and ONNX infers nothing for a deprecated operator.  The
-    only one of those that runtimes still run, GroupNormalization before opset 21, keeps the type of its input.
+    Nothing is inferred where an input is of unknown type, nor for an operator that ONNX calls deprecated.
     """
-    if schema.deprecated:
-        kept = types.get(node.input[0]) if schema.name == "GroupNormalization" else None
+    if _is_uninferred(node):
+        kept = types.get(node.input[0])
         return {} if kept is None else {node.output[0]: kept}
+    if schema.deprecated:
+        return {}
     if any(name and name not in types for name in node.input):
         return {}
     read = reads(node)

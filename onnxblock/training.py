@@ -14,6 +14,7 @@ from .accumulation import accumulate, accumulator_function
 from .autodiff.backward import backward
 from .block import Block, set_outputs
 from .errors import BlockBuildError, NoGraphError, ParameterError
+from .graph import decomposition
 from .graph.arithmetic import full_like, zeros_like
 from .graph.check import check
 from .graph.context import current_graph
@@ -23,6 +24,7 @@ from .graph.passes import run_passes
 from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
+from .graph.schemas import find_schema
 from .graph.types import FLOATS, dtype_name, shape_text
 from .graph.value import Value
 from .graph.weights import Weights
@@ -153,6 +155,7 @@ def _parameters_as_inputs(graph: Graph, choice: ParameterChoice) -> ModelProto:
     chosen = {*choice.trainable, *choice.frozen}
     model = ModelProto()
     model.CopyFrom(graph.model)
+    _declare_foreign_values(graph, model)
     kept, inputs = [], []
     given = {v.name for v in model.graph.input}
     for tensor in model.graph.initializer:
@@ -167,6 +170,18 @@ def _parameters_as_inputs(graph: Graph, choice: ParameterChoice) -> ModelProto:
     model.graph.initializer.extend(kept)
     model.graph.input.extend(inputs)
     return model
+
+
+def _declare_foreign_values(graph: Graph, model: ModelProto) -> None:
+    """Write down the types of what unknown operators compute: only the model's outputs may have told them."""
+    declared = {value.name for value in model.graph.value_info}
+    for node in model.graph.node:
+        if find_schema(node.op_type, graph.opset, node.domain) or decomposition.find(node.op_type, node.domain):
+            continue
+        for name in node.output:
+            known = graph.type_proto(name) if name and name not in declared else None
+            if known is not None:
+                model.graph.value_info.append(helper.make_value_info(name, known))
 
 
 def _differentiate(

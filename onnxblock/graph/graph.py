@@ -17,7 +17,7 @@ from .dependencies import inner_names
 from .folding import LARGEST, fold
 from .index import Index
 from .inference import InferenceError, infer_model, infer_node, operand_with_output_type, wrongly_inferred
-from .literals import Literal, literal_dtype
+from .literals import Literal, allowed_dtypes, literal_dtype
 from .loops import loop_output_types
 from .op import Operators
 from .passes.renaming import rename_reads
@@ -59,6 +59,7 @@ class Graph:
         self._interned = index.interned
         self._producers = index.producers
         self._indexed = [0, 0, 0]
+        self._declared = {value.name: value.type for value in proto.value_info}
         self.sync()
 
     # -- looking things up
@@ -397,6 +398,7 @@ class Graph:
             found = infer_node(schema, node, self._types, self._constant_protos, self.model.opset_import)
         except (InferenceError, ValidationError, RuntimeError, ValueError) as error:
             if not strict or any(name and name not in self._types for name in node.input):
+                self._take_fixed_types(node, schema)
                 return
             raise BlockBuildError(
                 f"{node.op_type} (opset {self.opset}) cannot take {self.describe(node.input)}: {_reason(error)}"
@@ -409,13 +411,29 @@ class Graph:
             if type_.WhichOneof("value") is not None and (only is None or name == only):
                 self.set_type(name, type_)
 
+    def _take_fixed_types(self, node: NodeProto, schema: OpSchema) -> None:
+        """Element types of outputs that do not depend on the inputs, such as that of Shape."""
+        for name, formal in zip(node.output, schema.outputs):
+            dtypes = allowed_dtypes(schema, formal.type_str)
+            if name and name not in self._types and len(dtypes) == 1:
+                self.set_type(name, TensorType(next(iter(dtypes)), None))
+
     def _infer_foreign(self, node: NodeProto) -> None:
-        """Types that the decomposition of an operator tells, which ONNX knows nothing of."""
+        """Types of an operator that ONNX does not know: from its decomposition, else as the model declares them.
+
+        Of declared shapes only the rank counts; exporters leave stale sizes there.
+        """
         from .decomposition import infer_by_decomposition
 
-        for name, type_ in infer_by_decomposition(self, node).items():
-            if name not in self._types:
-                self.set_type(name, type_)
+        types = infer_by_decomposition(self, node)
+        for name in node.output:
+            if name and name not in self._types:
+                known = tensor_type(self._declared.get(name))
+                if name in types:
+                    self.set_type(name, types[name])
+                elif known is not None:
+                    unsized = None if known.shape is None else (None,) * len(known.shape)
+                    self.set_type(name, TensorType(known.dtype, unsized))
 
     def describe(self, names: Iterable[str]) -> str:
         """``'x' float32[2, 3], 'w' float32[4, 5]`` for messages."""

@@ -28,7 +28,7 @@ def literal_dtype(schema: OpSchema, formal: str, content: Any, bound: Mapping[st
     kind = np.asarray(content).dtype.kind
     if kind not in "fiub":
         raise BlockBuildError(f"{schema.name}: {content!r} is not a number, an array, a value or the name of one.")
-    allowed = _allowed(schema.name, schema.domain, schema.since_version, formal)
+    allowed = allowed_dtypes(schema, formal)
     if formal in bound:
         dtype = bound[formal]
     elif len(allowed) == 1:
@@ -45,6 +45,11 @@ def literal_dtype(schema: OpSchema, formal: str, content: Any, bound: Mapping[st
             "Cast the operands to a float type first.",
         )
     return dtype
+
+
+def allowed_dtypes(schema: OpSchema, formal: str) -> frozenset[int]:
+    """The element types of what ``schema`` calls the type ``formal``."""
+    return _allowed(schema.name, schema.domain, schema.since_version, formal)
 
 
 @functools.cache

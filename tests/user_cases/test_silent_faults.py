@@ -40,7 +40,7 @@ def two_outputs() -> onnx.ModelProto:
 
 
 def test_one_loss_on_two_outputs_must_say_which(tmp_path):
-    with pytest.raises(onnxblock.OnnxBlockError, match="2 outputs: 'y1', 'y2'(.|\n)*loss_input_names"):
+    with pytest.raises(onnxblock.OnnxBlockError, match=r"2 outputs: 'y1', 'y2'(.|\n)*loss_input_names"):
         generate(two_outputs(), tmp_path)
     training = train(two_outputs(), tmp_path, loss_input_names=["y2"])
     x, target = normal(3, 5), normal(3, 4, seed=2)
@@ -62,7 +62,7 @@ class TwoCrossEntropies(onnxblock.blocks.Block):
 
 
 def test_two_cross_entropies_do_not_share_labels(tmp_path):
-    with pytest.raises(onnxblock.OnnxBlockError, match="'labels'(.|\n)*labels_name"):
+    with pytest.raises(onnxblock.OnnxBlockError, match=r"'labels'(.|\n)*labels_name"):
         generate(two_outputs(), tmp_path, loss=TwoCrossEntropies())
     training = train(two_outputs(), tmp_path, loss=TwoCrossEntropies("left", "right"))
     assert training.module.input_names() == ["x", "left", "right"]

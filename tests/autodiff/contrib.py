@@ -173,7 +173,7 @@ MATRIX_PRODUCTS = [
 ]
 
 POINTS = np.random.default_rng(0).uniform(-1.3, 1.3, (1, 3, 3, 2)).astype(np.float32)
-BOXES = np.array([[0.05, 0.03, 0.93, 0.97], [0.1, 0.2, 0.8, 0.7], [-0.2, 0.1, 0.9, 1.3]], np.float32)
+BOXES = np.array([[0.05, 0.03, 0.93, 0.97], [0.1, 0.25, 0.8, 0.65], [-0.2, 0.1, 0.9, 1.3]], np.float32)
 
 MOVEMENTS = [
     row("Trilu", normal(3, 6)),

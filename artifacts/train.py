@@ -124,11 +124,11 @@ def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequ
     result = loss(*inputs)
     if isinstance(result, (list, tuple)):
         if not result:
-            raise BlockBuildError(f"{type(loss).__name__}.build returned nothing; it must return the loss.")
+            raise BlockBuildError(f"{type(loss).__name__}.build returned nothing.", "It must return the loss.")
         return str(result[0])
     if not isinstance(result, str):
         raise BlockBuildError(
-            f"{type(loss).__name__}.build returned {type(result).__name__}; it must return the name of the loss."
+            f"{type(loss).__name__}.build returned {type(result).__name__}.", "It must return the name of the loss."
         )
     return str(result)
 
@@ -143,9 +143,7 @@ def _check_count(loss: Block, inputs: Sequence[str]) -> None:
     if bound is not None and not any(isinstance(parameters[p].default, str) for p in bound):
         return
     wanted = [
-        p.name
-        for p in parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        p.name for p in parameters.values() if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
     raise BlockBuildError(
         f"the model has {len(inputs)} output{'s' * (len(inputs) != 1)} ({', '.join(inputs)}), "

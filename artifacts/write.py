@@ -105,11 +105,14 @@ def write_ort_format(paths: Sequence[Path], custom_op_library: str | None) -> li
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED
         options.optimized_model_filepath = os.fspath(target)
         options.add_session_config_entry("session.save_model_format", "ORT")
-        if custom_op_library is not None:
-            options.register_custom_ops_library(custom_op_library)
         try:
+            if custom_op_library is not None:
+                options.register_custom_ops_library(custom_op_library)
             onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
-            raise OnnxBlockError(f"onnxruntime cannot write {str(target)!r}: {error}") from error
+            raise OnnxBlockError(
+                f"onnxruntime cannot write {str(target)!r}: {error}",
+                "Pass ort_format=False; the .onnx files are whole.",
+            ) from error
         written.append(target)
     return written

@@ -69,6 +69,15 @@ def updated(state: str) -> str:
     return state + UPDATED_SUFFIX
 
 
+def owner_in_optimizer(name: str) -> str | None:
+    """The parameter whose gradient, state or new value is called ``name`` in an optimizer model, if any."""
+    state = name.removesuffix(UPDATED_SUFFIX)
+    parameter, _, number = state.rpartition(f".{MOMENTUM_PREFIX}")
+    if parameter and number.isdecimal():
+        return parameter
+    return next((name.removesuffix(s) for s in (UPDATED_SUFFIX, GRADIENT_SUFFIX) if name.endswith(s)), None)
+
+
 def moment(parameter: str, k: int) -> str:
     """Name of the optimizer input that carries the k-th state of ``parameter``."""
     return f"{parameter}.{MOMENTUM_PREFIX}{k}"

@@ -111,6 +111,7 @@ def build_training_models(
     loss = scalar_loss(graph, graph.value(outputs[0]))
     moving = _moving_statistics(graph.model)
     choice = choose_parameters(graph, loss, requires_grad, frozen, moving)
+    _refuse_reserved_names(graph, choice)
     results = tuple(dict.fromkeys([str(loss), *map(str, outputs[1:])]))
     set_outputs(graph, results)
     forward = _parameters_as_inputs(graph, choice)
@@ -130,7 +131,9 @@ def build_training_models(
 def scalar_loss(graph: Graph, loss: Value) -> Value:
     """``loss`` as a rank-0 value; raises :class:`BlockBuildError` when it is not one float number."""
     if loss.dtype is not None and loss.dtype not in FLOATS:
-        raise BlockBuildError(f"the loss {str(loss)!r} is {dtype_name(loss.dtype)}, so it has no gradient.")
+        raise BlockBuildError(
+            f"the loss {str(loss)!r} is {dtype_name(loss.dtype)}, so it has no gradient.", "Return a float value."
+        )
     if loss.rank == 0:
         return loss
     if loss.shape is not None and any(isinstance(d, int) and d != 1 for d in loss.shape):
@@ -145,6 +148,26 @@ def scalar_loss(graph: Graph, loss: Value) -> Value:
 def _moving_statistics(model: ModelProto) -> list[str]:
     moved = {name for node in training_batch_norms(model) for name in node.input[3:5]}
     return [name for name in running_statistics(model) if name in moved]
+
+
+def _refuse_reserved_names(graph: Graph, choice: ParameterChoice) -> None:
+    """Raise :class:`ParameterError` when the names that training gives to its own values are taken."""
+    made = [names.LAZY_RESET_GRAD] if choice.trainable else []
+    for name in choice.trainable:
+        made += [names.gradient_buffer(name), names.gradient_flag(name), names.accumulated_gradient(name)]
+    made += map(names.updated_statistic, choice.statistics)
+    made += [name + names.GRADIENT_SUFFIX for name in choice.inputs]
+    taken = [name for name in made if name in graph]
+    trained = set(choice.trainable)
+    for name in choice.trainable:
+        owner = names.owner_in_optimizer(name)
+        if name in (names.LEARNING_RATE, names.STEP) or owner in trained:
+            taken.append(name)
+    if taken:
+        raise ParameterError(
+            f"the model has values of names that training needs for its own: {', '.join(map(repr, taken))}.",
+            "Rename them in the model, or do not train the parameters that they are named after.",
+        )
 
 
 def _parameters_as_inputs(graph: Graph, choice: ParameterChoice) -> ModelProto:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,3 +18,14 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path == SLOW and not named and not config.getoption("--slow"):
         return True
     return None
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A folder that is asserted to be untouched at the end, with a file of the user's own in it."""
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "mine.txt").write_text("mine")
+    yield out
+    assert [p.name for p in out.rglob("*")] == ["mine.txt"]
+    assert (out / "mine.txt").read_text() == "mine"

@@ -38,7 +38,7 @@ def check(model: ModelProto) -> None:
     try:
         checker.check_model(view)
     except checker.ValidationError as error:
-        raise InvalidModelError(f"the model is not valid ONNX: {error}") from None
+        raise InvalidModelError(f"the model is not valid ONNX: {str(error).strip()}", "Export it again.") from None
 
 
 def _allow_early_group_normalization(view: ModelProto) -> None:

@@ -78,7 +78,8 @@ class Graph:
             raise BlockBuildError(f"the name of a value is expected, not {type(name).__name__}.", "Give one name.")
         if name not in self:
             raise UnknownNameError(
-                f"the graph has no value {str(name)!r}." + did_you_mean(name, [*self._types, *self._producers])
+                f"the graph has no value {str(name)!r}." + did_you_mean(name, [*self._types, *self._producers]),
+                "Values are inputs, initializers and outputs of nodes.",
             )
         return Value(name, self)
 
@@ -405,7 +406,7 @@ class Graph:
             ) from None
         if node.op_type == "Loop":
             found |= loop_output_types(self, node)
-        if wrongly_inferred(node, self.opset):
+        if wrongly_inferred(node, self._types):
             found = {k: helper.make_tensor_type_proto(v.tensor_type.elem_type, None) for k, v in found.items()}
         for name, type_ in found.items():
             if type_.WhichOneof("value") is not None and (only is None or name == only):

@@ -16,10 +16,13 @@ _SHOWN = 10
 def settle_structure(model: ModelProto, what: str) -> None:
     """Put the nodes of ``model`` into topological order, in place; ``what`` names the model in messages.
 
+    A graph without a name, which onnxruntime runs and the checker of ONNX refuses, gets one.
+
     Raises:
-        InvalidModelError: a value that is read is made by nothing, one is made twice, or nodes depend on each other in
-            a circle.  All such problems are listed.
+        InvalidModelError: a value that is read is made by nothing, two values or two nodes share a name, or nodes
+            depend on each other in a circle.  All such problems are listed.
     """
+    model.graph.name = model.graph.name or "graph"
     problems = list(_problems(model.graph))
     if not problems and not _is_sorted(model.graph):
         ordered = topological_order(model.graph.node)
@@ -47,7 +50,11 @@ def _problems(graph: GraphProto) -> Iterator[str]:
     counts = Counter(_given(graph))
     for node in graph.node:
         counts.update(name for name in node.output if name)
+    if "" in counts:
+        yield "an input or a weight has no name."
     yield from (f"{count} values are called {name!r}." for name, count in counts.items() if count > 1)
+    nodes = Counter(node.name for node in graph.node if node.name)
+    yield from (f"{count} nodes are called {name!r}." for name, count in nodes.items() if count > 1)
     for node in graph.node:
         for name in sorted(reads(node) - counts.keys()):
             yield f"{_shown(node)} reads {name!r}, which nothing makes.{did_you_mean(name, counts)}"

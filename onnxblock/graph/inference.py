@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import onnx
 from onnx import (
@@ -68,7 +69,7 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
     tainted: set[str] = set()
     initializers = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
-        wrong = wrongly_inferred(node, opset)
+        wrong = wrongly_inferred(node, types)
         if not wrong and tainted.isdisjoint(node.input):
             continue
         from .schemas import find_schema
@@ -90,20 +91,37 @@ def _without_shape(proto: TypeProto) -> TypeProto:
     return proto if known is None else helper.make_tensor_type_proto(known.dtype, None)
 
 
-def wrongly_inferred(node: NodeProto, opset: int) -> bool:
-    """Whether ONNX's inference is known to give this node a wrong shape.
+def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
+    """Whether ONNX's inference is known to give this node a wrong shape; ``types`` are those of its inputs.
 
-    1. Pooling with ``ceil_mode``: one window too many where the last would start in the padding (opsets 19 to 21 for
-       AveragePool; counted as unknown everywhere, since the kernels decide).
+    1. Pooling with ``ceil_mode``: one window too many where the last would start in the padding (before opset 22).
     2. ConvTranspose with SAME padding and an output_padding: the size is input · stride, the padding is added to it.
     3. STFT without an explicit ``onesided``: the default of 1 is ignored.
     """
-    attributes = {a.name: a for a in node.attribute}
-    if node.op_type in ("AveragePool", "MaxPool", "LpPool") and opset >= 10:
-        return "ceil_mode" in attributes and attributes["ceil_mode"].i == 1
-    if node.op_type == "ConvTranspose" and "output_padding" in attributes and "auto_pad" in attributes:
-        return bool(attributes["auto_pad"].s.startswith(b"SAME"))
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute if not a.ref_attr_name}
+    if node.op_type in ("AveragePool", "MaxPool", "LpPool"):
+        return bool(attributes.get("ceil_mode")) and _starts_in_padding(attributes, types.get(node.input[0]))
+    if node.op_type == "ConvTranspose" and "output_padding" in attributes:
+        return bool(attributes.get("auto_pad", b"").startswith(b"SAME"))
     return node.op_type == "STFT" and "onesided" not in attributes
+
+
+def _starts_in_padding(attributes: Mapping[str, Any], image: TypeProto | None) -> bool:
+    """Whether the last of the windows that ``ceil_mode`` counts lies in the padding along some axis."""
+    known = tensor_type(image)
+    kernel = attributes["kernel_shape"]
+    rank = len(kernel)
+    if known is None or known.shape is None:
+        return True
+    strides, dilations = attributes.get("strides") or [1] * rank, attributes.get("dilations") or [1] * rank
+    pads = attributes.get("pads") or [0] * 2 * rank
+    for axis, size in enumerate(known.shape[2:]):
+        if isinstance(size, int):
+            room = size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1
+            last = -(-room // strides[axis]) * strides[axis]
+            if last >= size + pads[axis]:
+                return True
+    return False
 
 
 def infer_node(

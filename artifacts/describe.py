@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from itertools import count, takewhile
 from typing import Any
 
 from onnx import ModelProto, TypeProto, ValueInfoProto
-from onnxblock.graph.inplace import InPlace
 
 from onnxblock import names
 from onnxblock.errors import InvalidModelError
+from onnxblock.graph.inplace import InPlace
 from onnxblock.graph.types import dtype_name, tensor_type
 from onnxblock.training import OLD_RUNTIME_IR, OLD_RUNTIME_OPSET, TrainingModels
 
@@ -84,7 +85,7 @@ def describe_optimizer(
     model: ModelProto, models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
 ) -> Manifest:
     """The manifest of the optimizer model, in either form."""
-    if any(v.name == names.PARAMETERS_SEQUENCE for v in model.graph.input):
+    if any(v.name == names.PARAMETERS_SEQUENCE and v.type.HasField("sequence_type") for v in model.graph.input):
         return _describe_sequences(model, models, fingerprint, generation, settings)
     owner: dict[str, tuple[InputRole, str | None]] = {
         names.LEARNING_RATE: ("learning_rate", None),
@@ -92,6 +93,7 @@ def describe_optimizer(
     }
     made: dict[str, tuple[OutputRole, str | None]] = {}
     pairs = []
+    starts = _take_initial_states(model)
     in_place = InPlace(model)
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
@@ -109,7 +111,7 @@ def describe_optimizer(
             else:
                 owner[state] = ("moment", name)
                 made[out] = ("moment", name)
-                initial = Initial("zeros")
+                initial = starts.get(state, Initial("zeros"))
             pairs.append(StatePair(state, out, in_place.is_safe(state, out), initial))
     for value in model.graph.output:
         made.setdefault(value.name, ("updated", None))
@@ -123,6 +125,20 @@ def describe_optimizer(
         state=tuple(pairs),
         settings=dict(settings),
     )
+
+
+def _take_initial_states(model: ModelProto) -> dict[str, Initial]:
+    """Which states do not start at zero, as optimizer blocks write it into the metadata; it is in the manifest then."""
+    found: dict[str, Initial] = {}
+    for k, entry in enumerate(model.metadata_props):
+        if entry.key == names.INITIAL_STATES_KEY:
+            for state, content in json.loads(entry.value).items():
+                parameter = state.rpartition(f".{names.MOMENTUM_PREFIX}")[0]
+                is_parameter = content == "parameter"
+                found[state] = Initial("parameter", parameter) if is_parameter else Initial("constant", value=content)
+            del model.metadata_props[k]
+            break
+    return found
 
 
 def _describe_sequences(

@@ -1,8 +1,8 @@
 """``import onnxblock.compat`` lets scripts written for ``onnxruntime.training`` run unchanged on stock onnxruntime.
 
 It puts this library in the place of the discontinued package: ``from onnxruntime.training import artifacts``,
-``import onnxruntime.training.onnxblock as onnxblock`` and ``from onnxruntime.training.api import Module`` work as before.
-Nothing happens where the original is installed.
+``import onnxruntime.training.onnxblock as onnxblock`` and ``from onnxruntime.training.api import Module`` work as
+before. Nothing happens where the original is installed.
 """
 
 from __future__ import annotations

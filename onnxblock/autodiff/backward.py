@@ -112,8 +112,8 @@ def _check_rules(
         why = refused.get(node.output[0])
         near = [] if why else difflib.get_close_matches(node.op_type, known, 3)
         lines.append(
-            f"{node.op_type} (domain {node.domain or 'ai.onnx'}, opset {graph.opset}, node {node.name or node.output[0]!r}), "
-            f"behind it {_few(behind)}"
+            f"{node.op_type} (domain {node.domain or 'ai.onnx'}, opset {graph.opset}, "
+            f"node {node.name or node.output[0]!r}), behind it {_few(behind)}"
             + (f"; {why}" if why else "")
             + (f"; operators of a similar name: {', '.join(near)}" if near else "")
         )

@@ -1,0 +1,1 @@
+"""Graphs under construction: values, operators, types, opsets, weights.  Nothing here knows about gradients."""

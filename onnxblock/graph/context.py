@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from pathlib import Path
 
 from onnx import GraphProto, ModelProto, helper
 
@@ -74,7 +75,7 @@ def empty_base(opset_version: int | None = None) -> Iterator[Graph]:
 def open_graph(model: ModelProto | str | os.PathLike[str], model_path: str | os.PathLike[str] | None = None) -> Graph:
     """A :class:`Graph` over a copy of ``model``, raised to opset 18 if it is older."""
     if isinstance(model, ModelProto) and model_path is not None:
-        bare, weights = detach(model, os.path.dirname(os.fspath(model_path)) or ".")
+        bare, weights = detach(model, Path(model_path).parent)
     else:
         bare, weights = load(model)
     path = model_path if model_path is not None else None if isinstance(model, ModelProto) else model

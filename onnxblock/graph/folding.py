@@ -80,12 +80,9 @@ def _slice(inputs: list[Array | None], _: Attributes) -> Array:
     axes = inputs[3] if len(inputs) > 3 and inputs[3] is not None else np.arange(starts.size)
     steps = inputs[4] if len(inputs) > 4 and inputs[4] is not None else np.ones(starts.size, np.int64)
     index: list[slice] = [slice(None)] * x.ndim
-    for start, end, axis, step in zip(starts, ends, axes, steps):
-        size, start, end, step = x.shape[int(axis)], int(start), int(end), int(step)
-        if step < 0 and end < -size:
-            index[int(axis)] = slice(start, None, step)
-        else:
-            index[int(axis)] = slice(start, end, step)
+    for axis, start, end, step in zip(axes.tolist(), starts.tolist(), ends.tolist(), steps.tolist()):
+        past_the_first = step < 0 and end < -x.shape[axis]
+        index[axis] = slice(start, None if past_the_first else end, step)
     return x[tuple(index)]
 
 

@@ -16,6 +16,7 @@ from .types import FLOATS, dtype_name
 
 Literal: TypeAlias = "int | float | bool | Sequence[int] | Sequence[float] | np.generic"
 
+_NAMES = frozenset(TensorProto.DataType.keys())
 _FLOAT, _INT64, _BOOL = int(TensorProto.FLOAT), int(TensorProto.INT64), int(TensorProto.BOOL)
 
 
@@ -62,6 +63,6 @@ def _allowed(op_type: str, domain: str, since_version: int, formal: str) -> froz
     found = set()
     for text in texts:
         name = text[len("tensor(") : -1].upper() if text.startswith("tensor(") else ""
-        if name in TensorProto.DataType.keys():
+        if name in _NAMES:
             found.add(int(TensorProto.DataType.Value(name)))
     return frozenset(found)

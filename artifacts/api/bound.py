@@ -10,7 +10,7 @@ import numpy as np
 
 from artifacts.manifest import Input, Manifest, Output, StatePair
 from onnxblock.checkpoint import ElementType
-from onnxblock.errors import OnnxBlockError
+from onnxblock.errors import FeedError, OnnxBlockError
 
 from .feeds import STRING, UserInput, checked, unwrap, wrap
 from .session import runtime, silent_run_options
@@ -38,6 +38,7 @@ class BoundModel:
         self._targets: dict[str, Array] = {}
         self._after: list[Callable[[], None]] = []
         self._pairs = {pair.input: pair for pair in manifest.state}
+        self._moves_statistics = manifest.kind == "training" and bool(manifest.inputs_of("statistic"))
         # I/O binding takes no strings
         self._takes_strings = any(port.type_name == STRING for port in self.user_inputs)
         for name in self.user_outputs:  # first, so that the run's results start with them
@@ -99,6 +100,11 @@ class BoundModel:
         """
         wrapped = [isinstance(value, self._ortvalue_type) for value in values]
         ready = checked(self.user_inputs, values, wrapped)
+        if self._moves_statistics and ready and all(0 in _shape_of(value) for value in ready):
+            raise FeedError(
+                "the batch is empty: batch normalization would turn its running statistics into nan",
+                "Leave empty batches out.",
+            )
         if self._takes_strings:
             return self._run_unbound(ready)
         for port, value, is_wrapped in zip(self.user_inputs, ready, wrapped, strict=True):
@@ -137,8 +143,7 @@ class BoundModel:
 
     def _failure(self, error: Exception, values: Sequence[Any]) -> OnnxBlockError:
         fed = ", ".join(
-            f"{port.name} {list(value.shape if isinstance(value, np.ndarray) else value.shape())}"
-            for port, value in zip(self.user_inputs, values, strict=True)
+            f"{port.name} {list(_shape_of(value))}" for port, value in zip(self.user_inputs, values, strict=True)
         )
         return OnnxBlockError(
             f"running {self.path} failed: {str(error).strip()}",
@@ -146,6 +151,12 @@ class BoundModel:
             if fed
             else None,
         )
+
+
+def _shape_of(value: Any) -> Sequence[int]:
+    """The shape of an array or an OrtValue."""
+    shape: Sequence[int] = value.shape if isinstance(value, np.ndarray) else value.shape()
+    return shape
 
 
 def single(port: Input | Output | None, dtype: type[np.generic]) -> Array:

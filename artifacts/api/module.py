@@ -118,9 +118,10 @@ class Module:
             are returned when only OrtValues are given.
 
         Raises:
-            FeedError: number, dtype, rank or shape of the inputs is wrong.
+            FeedError: number, dtype, rank or shape of the inputs is wrong; nothing has changed.
             CheckpointError: the state is nominal and has no data yet.
-            OnnxBlockError: there is no evaluation model, or the run failed.
+            OnnxBlockError: there is no evaluation model, or the run failed, on a label out of range for example.
+                Gradients and running statistics may then hold a part of the run.
         """
         if not self._is_bound:
             self._bind()

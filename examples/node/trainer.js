@@ -1,0 +1,118 @@
+// Training from artifacts: each input is fed by its role in the manifest, and after each run every state's output
+// becomes the input it belongs to.  Nothing here knows the model, its loss or its optimizer.
+
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import ort from "onnxruntime-node";
+import { arrayOf, filled, readCheckpoint, sizeOf } from "./checkpoint.js";
+import { readManifest } from "./manifest.js";
+
+const tensor = (dtype, data, dims) => new ort.Tensor(dtype, data, dims);
+const PARAMETERS = new Set(["parameter", "frozen", "statistic"]);
+
+/** A model with its manifest. */
+class Model {
+  static async open(path) {
+    const model = new Model();
+    model.manifest = readManifest(await readFile(path));
+    if (model.manifest.inputs.some((input) => input.role === "parameters")) {
+      throw new Error(`${path} takes sequences: generate the artifacts with runtime="onnxruntime"`);
+    }
+    model.session = await ort.InferenceSession.create(path);
+    return model;
+  }
+
+  /** Feed what `value` gives for each input, keep the new states, and return the outputs. */
+  async run(states, value) {
+    const feeds = {};
+    for (const input of this.manifest.inputs) feeds[input.name] = value(input);
+    const results = await this.session.run(feeds);
+    for (const pair of this.manifest.state) states.set(pair.input, results[pair.output]);
+    return results;
+  }
+
+  get loss() {
+    return this.manifest.outputs[0].name;
+  }
+}
+
+export class Trainer {
+  /** Open the files that `generate_artifacts` wrote to `folder`. */
+  static async open(folder) {
+    const trainer = new Trainer();
+    trainer.training = await Model.open(join(folder, "training_model.onnx"));
+    trainer.evaluation = await Model.open(join(folder, "eval_model.onnx"));
+    trainer.optimizer = await Model.open(join(folder, "optimizer_model.onnx"));
+    trainer.states = new Map(); // parameters, gradients and moments, by the name of the input they feed
+    trainer.reset = false;
+    trainer.steps = 0;
+    trainer.learningRate = 0.001;
+    for (const [name, { dtype, data, dims }] of readCheckpoint(await readFile(join(folder, "checkpoint")))) {
+      trainer.states.set(name, tensor(dtype, data, dims));
+    }
+    trainer.start(trainer.training.manifest);
+    trainer.start(trainer.optimizer.manifest);
+    return trainer;
+  }
+
+  /** Give the states of a model that are not in the checkpoint the values they start with. */
+  start({ inputs, state }) {
+    const byName = new Map(inputs.map((input) => [input.name, input]));
+    for (const { input, initial } of state) {
+      if (this.states.has(input)) continue;
+      const { dtype, shape, parameter } = byName.get(input);
+      if (initial.kind === "parameter") {
+        const { type, data, dims } = this.states.get(initial.parameter);
+        this.states.set(input, tensor(type, data.slice(), dims));
+        continue;
+      }
+      const dims = shape ?? this.states.get(parameter).dims;
+      const value = { zeros: 0, ones: 1, constant: initial.value }[initial.kind];
+      this.states.set(input, tensor(dtype, filled(dtype, sizeOf(dims), value), dims));
+    }
+  }
+
+  /** Run the training model on a batch, `{ name: Tensor }`: the gradients are added up; returns the loss. */
+  async train(batch) {
+    const results = await this.training.run(this.states, (input) => {
+      if (input.role === "user") return batch[input.name];
+      if (input.role === "reset") return tensor("bool", Uint8Array.of(this.reset), [1]);
+      return this.states.get(input.name);
+    });
+    this.reset = false;
+    return results[this.training.loss].data[0];
+  }
+
+  /** Update the parameters; the next gradients replace these. */
+  async step() {
+    const buffers = this.training.manifest.inputs.filter((input) => input.role === "gradient_buffer");
+    const gradientOf = new Map(buffers.map((input) => [input.parameter, input.name]));
+    await this.optimizer.run(this.states, (input) => {
+      if (input.role === "learning_rate") return tensor("float32", Float32Array.of(this.learningRate), [1]);
+      if (input.role === "step") return tensor("int64", BigInt64Array.of(BigInt(this.steps + 1)), [1]);
+      if (input.role === "gradient") return this.states.get(gradientOf.get(input.parameter));
+      return this.states.get(input.name);
+    });
+    this.steps += 1;
+    this.reset = true;
+  }
+
+  /** The loss of the evaluation model on a batch. */
+  async evaluate(batch) {
+    const results = await this.evaluation.run(this.states, (input) =>
+      PARAMETERS.has(input.role) ? this.states.get(input.name) : batch[input.name],
+    );
+    return results[this.evaluation.loss].data[0];
+  }
+
+  /** A batch of plain numbers, `{ name: { dims, data } }`, as tensors of the types that the model takes. */
+  batch(arrays) {
+    const made = {};
+    for (const { name, role, dtype } of this.training.manifest.inputs) {
+      if (role !== "user") continue;
+      const { dims, data } = arrays[name];
+      made[name] = tensor(dtype, arrayOf(dtype, data), dims);
+    }
+    return made;
+  }
+}

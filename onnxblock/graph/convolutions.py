@@ -13,7 +13,7 @@ import numpy as np
 from onnx import TensorProto
 
 from .value import Value
-from .windows import Windows, known_sizes, pad_image, spatial_shape, sum_over_batch, taps, window_places
+from .windows import Windows, known_sizes, pad_image, positions, spatial_shape, sum_over_batch, taps, window_places
 
 
 def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
@@ -101,12 +101,12 @@ def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequ
     """
     op = padded.graph.op
     outputs, channels, *kernel = sizes
-    positions = prod(known_sizes(windows.count) or [-1])
-    lead = [0, group] if group > 1 else [0]
-    columns = [op.Reshape(tap, [*lead, channels, positions]) for tap in taps(padded, windows)]
+    lead, last = [0, group] if group > 1 else [0], positions(windows.count)
+    shape = op.Concat([*lead, channels], last, axis=0)
+    columns = [op.Reshape(tap, shape) for tap in taps(padded, windows)]
     if len(columns) > 1 and channels < 16:
         columns = [op.Concat(*columns, axis=len(lead))]
-    rows = op.Reshape(dy, [*lead, outputs // group, positions])
+    rows = op.Reshape(dy, op.Concat([*lead, outputs // group], last, axis=0))
     order = [*range(len(lead)), len(lead) + 1, len(lead)]
     found = [sum_over_batch(op.MatMul(rows, op.Transpose(x, perm=order))) for x in columns]
     if len(found) > 1:
@@ -122,7 +122,8 @@ def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, 
     op, rank = padded.graph.op, len(windows.strides)
     axes = list(range(2, 2 + rank))
     kernel = known_sizes(windows.kernel) or []
-    rows = op.Reshape(op.Transpose(padded, perm=[0, *axes, 1]), [0, -1, channels])
+    size = op.Concat([0], positions(spatial_shape(padded)), [channels], axis=0)
+    rows = op.Reshape(op.Transpose(padded, perm=[0, *axes, 1]), size)
     columns = op.Reshape(
         op.Gather(rows, window_places(padded, windows, windows_first=True), axis=1), [-1, prod(kernel) * channels]
     )

@@ -51,6 +51,14 @@ def spatial_shape(x: Value) -> Value:
     return x.graph.op.Shape(x, start=2)
 
 
+def positions(sizes: Value) -> Value:
+    """The number of elements of an image of these spatial sizes, as a vector of one number.
+
+    Reshapes name it rather than leave -1 for it, which an empty batch makes ambiguous.
+    """
+    return sizes.graph.op.ReduceProd(sizes, keepdims=1)
+
+
 def known_sizes(sizes: Value) -> list[int] | None:
     """The elements of an int64 vector where they are known while building."""
     array = sizes.graph.constant_value(sizes)

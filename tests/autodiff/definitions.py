@@ -78,11 +78,11 @@ def _reach(k: int, count: int, stride: int, dilation: int) -> slice:
 
 
 def _groups(x: np.ndarray, group: int, axis: int) -> np.ndarray:
-    return x.reshape(*x.shape[:axis], group, -1, *x.shape[axis + 1 :])
+    return x.reshape(*x.shape[:axis], group, x.shape[axis] // group, *x.shape[axis + 1 :])
 
 
 def _with_bias(y: np.ndarray, b: np.ndarray | None) -> np.ndarray:
-    y = y.reshape(y.shape[0], -1, *y.shape[3:])
+    y = y.reshape(y.shape[0], y.shape[1] * y.shape[2], *y.shape[3:])
     return y if b is None else y + b.reshape(-1, *[1] * (y.ndim - 2))
 
 

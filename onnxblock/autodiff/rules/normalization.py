@@ -13,6 +13,7 @@ from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of, sum_over
 from ...graph.value import Value
+from ...graph.windows import positions, spatial_shape
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -98,7 +99,7 @@ def group_normalization(g: RuleContext) -> RuleResult:
     """For y = scale x̂ + bias, each group of channels a row; scale belongs to a channel (to a group at opset 18)."""
     op, groups = g.op, g.attr("num_groups")
     channels = op.Div(op.Shape(g.x, start=1, end=2), np.array([groups]))
-    parted = op.Concat([0, groups], channels, [-1], axis=0)
+    parted = op.Concat([0, groups], channels, positions(spatial_shape(g.x)), axis=0)
     per_group = g.graph.opset < 21
     return _grouped(g, parted, [groups, 1, 1] if per_group else [groups, -1, 1], [0, 2, 3] if per_group else [0, 3])
 
@@ -106,7 +107,7 @@ def group_normalization(g: RuleContext) -> RuleResult:
 @gradient("InstanceNormalization")
 def instance_normalization(g: RuleContext) -> RuleResult:
     """For y = scale x̂ + bias, each channel of each example a row (Ulyanov, Vedaldi, Lempitsky 2016)."""
-    parted = g.graph.constant(np.array([0, 0, 1, -1]))
+    parted = g.op.Concat([0, 0, 1], positions(spatial_shape(g.x)), axis=0)
     return _grouped(g, parted, [-1, 1, 1], [0, 2, 3])
 
 
@@ -163,7 +164,7 @@ def lrn(g: RuleContext) -> RuleResult:
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
 
     def mean(v: Value, first: int, last: int) -> Value:
-        channels = op.Reshape(v, [0, 0, -1]).unsqueeze(1)
+        channels = op.Reshape(v, op.Concat([0, 0], positions(spatial_shape(v)), axis=0)).unsqueeze(1)
         pads = [first, 0, last, 0]
         return reshape_like(op.AveragePool(channels, kernel_shape=[size, 1], pads=pads, count_include_pad=1), v)
 

@@ -44,6 +44,7 @@ ROWS = [
     case("Conv", normal(2, 3, 9, 8), normal(2, 3, 5, 5), strides=[2, 2], pads=[2, 2, 2, 1], name="few_channels"),
     case("Conv", X, normal(4, 1, 3, 3), group=4, strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 2], name="depthwise"),
     case("Conv", normal(1, 6, 4, 4), normal(4, 3, 3, 3), group=2, pads=[1, 1, 1, 1], name="small_groups"),
+    case("Conv", normal(0, 32, 4, 4), normal(2, 32, 3, 3), kernel_shape=[3, 3], name="conv_of_an_empty_batch"),
     case("Conv", X1, normal(6, 2, 3), normal(6), strides=[2], pads=[1, 1], group=2),
     case("Conv", X3, normal(4, 2, 3, 2, 2), normal(4), strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1]),
     case("Conv", X3, normal(2, 1, 2, 2, 2), group=2, dilations=[2, 2, 1]),

@@ -64,6 +64,7 @@ ROWS = [
     case(
         "LpPool", np.zeros((1, 1, 2, 2), np.float32), kernel_shape=[2, 2], gradient=[[0, 0], [0, 0]], name="lp_of_zeros"
     ),
+    *(case(op, normal(0, 3, 4, 5), kernel_shape=[2, 3]) for op in ("MaxPool", "AveragePool")),
     case("GlobalAveragePool", X3),
     case("GlobalAveragePool", X1),
     case("GlobalMaxPool", X3),

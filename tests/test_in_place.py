@@ -121,6 +121,14 @@ def with_update(made: artifacts.Artifacts, *, wait: bool) -> ModelProto:
     return graph.model
 
 
+def fused(made: artifacts.Artifacts, *, wait: bool) -> tuple[ModelProto, dict[str, Any], dict[str, str]]:
+    """The model, what it is fed, and its parameters with their new values."""
+    model = with_update(made, wait=wait)
+    x, labels = random_batch(5)
+    given = {"x": x, "labels": labels, "rate": np.float32(0.1), names.LAZY_RESET_GRAD: np.array([True])}
+    return model, feeds_of(manifest_of(model), **given), {p.name: names.updated(p.name) for p in made.trainable}
+
+
 def test_a_fused_step_is_not_proved_where_the_backward_pass_reads_the_weight(tmp_path):
     made = generate(perceptron(hidden=8), tmp_path)
     safe = {p.name: in_place_safe(with_update(made, wait=False), p.name, names.updated(p.name)) for p in made.trainable}
@@ -132,14 +140,18 @@ def test_a_fused_step_is_not_proved_where_the_backward_pass_reads_the_weight(tmp
     }
 
 
+def test_a_fused_step_that_is_not_proved_does_go_wrong(tmp_path):
+    """Otherwise the comparison of bits would show nothing."""
+    made = generate(perceptron(hidden=8), tmp_path)
+    with pytest.raises(AssertionError, match=r"accumulated_grad|updated"):
+        assert_same_bits(*fused(made, wait=False))
+
+
 def test_a_fused_step_that_waits_gives_the_same_bits(tmp_path: Path):
     made = generate(perceptron(hidden=8), tmp_path)
-    model = with_update(made, wait=True)
-    pairs = {p.name: names.updated(p.name) for p in made.trainable}
+    model, feeds, pairs = fused(made, wait=True)
     assert all(in_place_safe(model, old, new) for old, new in pairs.items())
-    x, labels = random_batch(5)
-    given = {"x": x, "labels": labels, "rate": np.float32(0.1), names.LAZY_RESET_GRAD: np.array([True])}
-    assert_same_bits(model, feeds_of(manifest_of(model), **given), pairs)
+    assert_same_bits(model, feeds, pairs)
 
 
 def test_an_update_like_lions_is_proved_only_with_one_factor():

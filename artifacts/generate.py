@@ -15,6 +15,7 @@ from onnxblock.files import AnyPath, as_path
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
 from onnxblock.graph.types import dtype_name
 from onnxblock.modes import RunningVariance, check_batch_norm_argument
+from onnxblock.parameters import ParameterInfo
 from onnxblock.training import TrainingModels
 
 from .describe import (
@@ -26,7 +27,7 @@ from .describe import (
 )
 from .manifest import Runtime
 from .optimizer import OptimType, build_optimizer
-from .summary import Artifacts, ParameterInfo
+from .summary import Artifacts
 from .train import ForwardModel, LossType, build_training
 from .write import folder_for, write_models, write_ort_format, write_parameters
 

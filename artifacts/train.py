@@ -21,9 +21,9 @@ from onnxblock.graph.upgrade import raise_opset
 from onnxblock.modes import (
     BatchNormMode,
     RunningVariance,
+    batch_norm_in_words,
     choose_batch_norm_mode,
     looks_folded,
-    training_batch_norms,
 )
 from onnxblock.training import TrainingModels, build_training_models
 
@@ -74,7 +74,7 @@ def build_training(
         fingerprint=_fingerprint(raised),
         opset=graph.opset,
         raised_from=given_opset if given_opset < graph.opset else None,
-        batch_norm=_batch_norm_in_words(raised),
+        batch_norm=batch_norm_in_words(raised),
         looks_folded=folded,
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
@@ -150,14 +150,6 @@ def _check_count(loss: Block, inputs: Sequence[str]) -> None:
         f"but {type(loss).__name__}.build wants {len(wanted)} ({', '.join(wanted)}).",
         "Choose the values to give it with loss_input_names=[...].",
     )
-
-
-def _batch_norm_in_words(model: ModelProto) -> str:
-    count = sum(n.op_type == "BatchNormalization" for n in model.graph.node)
-    moving = len(training_batch_norms(model))
-    if not count:
-        return "none"
-    return "frozen" if not moving else "train" if moving == count else f"train ({moving} of {count} nodes)"
 
 
 def _fingerprint(model: ModelProto) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from .graph.graph import Graph
     from .graph.node import NodeContext
     from .graph.value import Value
+    from .inspection import Inspection, inspect
     from .training import TrainingBlock
 
 __version__ = "0.1.0"
@@ -33,6 +34,7 @@ _HOMES = {
     "Block": "block",
     "ForwardBlock": "block",
     "Graph": "graph.graph",
+    "Inspection": "inspection",
     "NodeContext": "graph.node",
     "OnnxBlockError": "errors",
     "RuleContext": "autodiff.rule",
@@ -48,6 +50,7 @@ _HOMES = {
     "export_for_inference": "export",
     "gradient": "autodiff.registry",
     "gradients": "autodiff.gradients",
+    "inspect": "inspection",
     "load_checkpoint_to_model": "checkpoint",
     "no_gradient": "autodiff.registry",
     "save_checkpoint": "checkpoint",
@@ -64,6 +67,7 @@ __all__ = [
     "Block",
     "ForwardBlock",
     "Graph",
+    "Inspection",
     "NodeContext",
     "OnnxBlockError",
     "RuleContext",
@@ -82,6 +86,7 @@ __all__ = [
     "export_for_inference",
     "gradient",
     "gradients",
+    "inspect",
     "load_checkpoint_to_model",
     "loss",
     "no_gradient",

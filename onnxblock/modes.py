@@ -48,6 +48,15 @@ def training_batch_norms(model: ModelProto) -> list[NodeProto]:
     return [node for node in _batch_norms(model) if _int(node, "training_mode") == 1]
 
 
+def batch_norm_in_words(model: ModelProto) -> str:
+    """``none``, ``frozen``, ``train``, or ``train (1 of 2 nodes)``: what the nodes of the main graph do."""
+    count = len(list(_batch_norms(model)))
+    moving = len(training_batch_norms(model))
+    if not count:
+        return "none"
+    return "frozen" if not moving else "train" if moving == count else f"train ({moving} of {count} nodes)"
+
+
 def running_statistics(model: ModelProto) -> list[str]:
     """The initializers that hold running means and variances, whatever the mode, in initializer order."""
     named = {name for node in _batch_norms(model) for name in node.input[3:5]}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import prod
 
 from onnx import NodeProto, TensorProto
 
@@ -59,6 +60,35 @@ class ParameterChoice:
     reasons: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class ParameterInfo:
+    """Name, element type and shape of a weight, and what is done with it and why."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    reason: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.shape)
+
+
+def parameter_total(parameters: Sequence[ParameterInfo]) -> str:
+    """``2 weights, 1,024 elements``."""
+    count = sum(p.size for p in parameters)
+    return f"{len(parameters)} weight{'s' * (len(parameters) != 1)}, {count:,} element{'s' * (count != 1)}"
+
+
+def parameter_rows(parameters: Sequence[ParameterInfo]) -> list[str]:
+    """A line for each weight, in columns."""
+    width = max((len(p.name) for p in parameters), default=0)
+    return [
+        f"  {p.name:<{width}}  {p.dtype}{list(p.shape)}" + (f"  {p.reason}" if p.reason else "") for p in parameters
+    ]
+
+
 def choose_parameters(
     graph: Graph,
     loss: str,
@@ -87,10 +117,10 @@ def choose_parameters(
     _refuse(asked or [], kept, weights, inputs, statistics, blanket)
     reasons: dict[str, str] = {}
     if asked is None:
-        chosen = _default_trainable(graph, loss, weights, statistics, kept, reasons)
+        chosen, reasons = trainable_by_default(graph, [loss], kept)
     else:
         chosen = set(asked) & set(weights) - set(statistics)
-        on_path = _differentiable_values(graph, loss)
+        on_path = _differentiable_values(graph, [loss])
         for name in asked:
             if name in statistics:
                 reasons[name] = "a running statistic: it is moved by the data, not by gradients"
@@ -162,18 +192,20 @@ def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> tuple
     return f"none of the model's weights is trained:\n    {shown}", "Name what to train in requires_grad."
 
 
-def _default_trainable(
-    graph: Graph,
-    loss: str,
-    weights: dict[str, int],
-    statistics: Sequence[str],
-    frozen: Sequence[str],
-    reasons: dict[str, str],
-) -> set[str]:
-    on_path = _differentiable_values(graph, loss)
-    chosen = set()
-    for name, dtype in weights.items():
-        if dtype not in FLOATS:
+def trainable_by_default(
+    graph: Graph, outputs: Iterable[str], frozen: Sequence[str] = ()
+) -> tuple[set[str], dict[str, str]]:
+    """The weights that are trained when nobody says which, and for each other float weight why it is not.
+
+    ``outputs`` are the loss, or the values that a loss will be made of.
+    """
+    statistics = set(running_statistics(graph.model))
+    on_path = _differentiable_values(graph, outputs)
+    chosen: set[str] = set()
+    reasons: dict[str, str] = {}
+    for tensor in graph.model.graph.initializer:
+        name = tensor.name
+        if tensor.data_type not in FLOATS:
             continue
         if name in frozen:
             reasons[name] = "frozen as asked"
@@ -187,12 +219,12 @@ def _default_trainable(
             reasons[name] = "a buffer by its name; list it in requires_grad to train it"
         else:
             chosen.add(name)
-    return chosen
+    return chosen, reasons
 
 
-def _differentiable_values(graph: Graph, loss: str) -> set[str]:
-    """The values from which a gradient path leads to ``loss``, settings of operators aside."""
-    on_path = {str(loss)}
+def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> set[str]:
+    """The values from which a gradient path leads to one of ``outputs``, settings of operators aside."""
+    on_path = set(map(str, outputs))
     for node in reversed(graph.model.graph.node):
         if on_path.isdisjoint(node.output):
             continue

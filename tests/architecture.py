@@ -20,7 +20,7 @@ LAYERS = (
     ("onnxblock.modes",),
     ("onnxblock.block", "onnxblock.autodiff"),
     ("onnxblock.blocks", "onnxblock.autodiff.rules", "onnxblock.parameters"),
-    ("onnxblock.loss", "onnxblock.optim", "onnxblock.export"),
+    ("onnxblock.loss", "onnxblock.optim", "onnxblock.export", "onnxblock.inspection"),
     ("onnxblock.training", "artifacts.api"),
     ("artifacts.describe", "artifacts.summary"),
     ("artifacts.train", "artifacts.optimizer", "artifacts.write"),

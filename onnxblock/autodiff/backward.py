@@ -57,6 +57,17 @@ def live_values(graph: Graph, nodes: Sequence[NodeProto], wrt: Iterable[str]) ->
     return live
 
 
+def without_gradient(graph: Graph, nodes: Iterable[NodeProto], live: set[str]) -> list[NodeProto]:
+    """The nodes that a gradient has to pass (they read ``live`` values) and for whose operator nobody wrote a rule."""
+    return [
+        node
+        for node in nodes
+        if registry.find(node.op_type, node.domain) is None
+        and not live.isdisjoint(reads(node))
+        and any(graph.is_differentiable(name) for name in node.output if name)
+    ]
+
+
 def _apply(
     graph: Graph, node: NodeProto, rule: Rule, outputs: Sequence[Value | None], live: set[str], grads: dict[str, Value]
 ) -> None:
@@ -96,13 +107,7 @@ def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> N
 def _check_rules(
     graph: Graph, nodes: Sequence[NodeProto], live: set[str], wrt: Sequence[str], refused: Mapping[str, str]
 ) -> None:
-    missing = [
-        node
-        for node in nodes
-        if registry.find(node.op_type, node.domain) is None
-        and not live.isdisjoint(reads(node))
-        and any(graph.is_differentiable(name) for name in node.output if name)
-    ]
+    missing = without_gradient(graph, nodes, live)
     if not missing:
         return
     known = [entry.op_type for entry in registry.entries() if isinstance(entry, Rule)]

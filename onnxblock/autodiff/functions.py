@@ -30,7 +30,7 @@ def expand(graph: Graph, wrt: Iterable[str], outputs: Iterable[str]) -> dict[str
     for _ in range(_MOST_ROUNDS):
         count = len(graph.proto.node)
         made: dict[str, list[NodeProto]] = {}
-        for node in _without_rule(graph, roots, ends):
+        for node in nodes_without_rule(graph, roots, ends):
             start = len(graph.proto.node)
             try:
                 if _append_parts(graph, node):
@@ -57,7 +57,7 @@ def passing_nodes(nodes: Iterable[NodeProto], outputs: Iterable[str]) -> list[No
     return needed_nodes(passing, outputs)[0]
 
 
-def _without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> list[NodeProto]:
+def nodes_without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> list[NodeProto]:
     """The nodes without a rule through which a gradient would have to pass."""
     live, missing = set(roots), []
     for node in passing_nodes(graph.proto.node, ends):

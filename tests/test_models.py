@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs t
 
 from onnx import numpy_helper  # noqa: E402
 
-from tests.models import FAMILIES, example, oracle  # noqa: E402
+from tests.models import ALL, FAMILIES, example, oracle  # noqa: E402
 from tests.models.compare import Case, compare  # noqa: E402
 from tests.models.export import export  # noqa: E402
 
@@ -23,7 +23,7 @@ def run(model, inputs):
     return session.run(None, dict(zip([i.name for i in session.get_inputs()], inputs, strict=True)))[0]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL)
 def test_exports_compute_what_the_module_does(family):
     made = example(family)
     model = export(made.module, made.inputs, mode="train", dynamic=True)
@@ -32,7 +32,7 @@ def test_exports_compute_what_the_module_does(family):
     np.testing.assert_allclose(output, oracle.torch_gradients(made.module, more).output, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL)
 def test_examples_are_the_same_each_time(family):
     first, again, other = example(family), example(family), example(family, batch=3)
     parameters = [dict(e.module.state_dict()) for e in (first, again, other)]
@@ -42,7 +42,7 @@ def test_examples_are_the_same_each_time(family):
     assert other.inputs[0].shape[0] == 3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ALL)
 def test_no_parameter_is_without_gradient(family):
     made = example(family)
     gradients = oracle.torch_gradients(made.module.train(), made).gradients
@@ -105,6 +105,7 @@ QUICK = [
     *(Case(family, "torchscript", 17, "train", dynamic=True) for family in FAMILIES),
     *(Case(family, "torchscript", 20, "eval") for family in ("resnet", "lstm", "gpt2", "llama")),
     *(Case(family, "dynamo", 20, "train") for family in ("mobilenet", "unet-resize", "vit")),
+    Case("llama-sdpa", "dynamo", 23, "eval", dynamic=True),
 ]
 
 

@@ -7,6 +7,7 @@ PyTorch says its loss and gradients are.  Everything is seeded, and nothing is d
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -60,6 +61,12 @@ FAMILIES = {
     "llama": Family(transformer.llama, transformer.next_tokens),
     "lstm": Family(transformer.LSTMClassifier, transformer.tokens),
 }
+# Attention as one function of PyTorch, which the new exporter turns into ONNX's Attention from opset 23 on.
+VARIANTS = {
+    "vit-sdpa": Family(partial(vision.vit, "sdpa"), vision.images),
+    "llama-sdpa": Family(partial(transformer.llama, "sdpa"), transformer.next_tokens),
+}
+ALL = {**FAMILIES, **VARIANTS}
 
 
 def example(
@@ -70,7 +77,7 @@ def example(
     The weights depend on the seed only, so another ``batch`` gives other data for the same module.  Each family has a
     seed for which no activation lies so close to a kink that rounding in float32 decides which side it is on.
     """
-    chosen = FAMILIES[family]
+    chosen = ALL[family]
     generator = torch.Generator().manual_seed(chosen.seed if seed is None else seed)
     module = chosen.build().to(dtype)
     randomize(module, generator)

@@ -10,7 +10,7 @@ import torch
 
 import artifacts
 from artifacts.api import CheckpointState, Module
-from tests.models import FAMILIES, example, oracle
+from tests.models import ALL, example, oracle
 from tests.models.export import Exporter, Mode, export
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def compare(case: Case, folder: Path) -> None:
         made.module, made.inputs, exporter=case.exporter, opset=case.opset, mode=case.mode, dynamic=case.dynamic
     )
     if case.dynamic:  # another size than the exporter saw
-        made = example(case.family, dtype=case.dtype, batch=FAMILIES[case.family].batch + 1)
+        made = example(case.family, dtype=case.dtype, batch=ALL[case.family].batch + 1)
     theirs = oracle.expected(model, made, case.mode)
     artifacts.generate_artifacts(
         model,

@@ -83,6 +83,8 @@ def gpt2() -> nn.Module:
     config = GPT2Config(
         vocab_size=VOCABULARY,
         n_positions=16,
+        bos_token_id=0,
+        eos_token_id=0,
         n_embd=16,
         n_layer=2,
         n_head=2,
@@ -94,8 +96,8 @@ def gpt2() -> nn.Module:
     return LanguageModel(GPT2LMHeadModel(config))
 
 
-def llama() -> nn.Module:
-    """Llama: RMSNorm, rotary positions, SwiGLU, grouped key and value heads."""
+def llama(attention: str = "eager") -> nn.Module:
+    """Llama: RMSNorm, rotary positions, SwiGLU, grouped key and value heads; ``attention`` as for ``vision.vit``."""
     config = LlamaConfig(
         vocab_size=VOCABULARY,
         hidden_size=16,
@@ -104,7 +106,7 @@ def llama() -> nn.Module:
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=16,
-        attn_implementation="eager",
+        attn_implementation=attention,
     )
     return LanguageModel(LlamaForCausalLM(config))
 

@@ -163,8 +163,11 @@ def mobilenet() -> nn.Module:
     return Logits(model)
 
 
-def vit() -> nn.Module:
-    """Vision transformer: 8 × 8 patches, two layers of two heads."""
+def vit(attention: str = "eager") -> nn.Module:
+    """Vision transformer: 8 × 8 patches, two layers of two heads.
+
+    ``attention`` is how ``transformers`` computes it: ``"eager"`` in single steps, ``"sdpa"`` in one PyTorch function.
+    """
     config = ViTConfig(
         image_size=SIDE,
         patch_size=8,
@@ -173,6 +176,6 @@ def vit() -> nn.Module:
         num_hidden_layers=2,
         num_attention_heads=2,
         num_labels=CLASSES,
-        attn_implementation="eager",
+        attn_implementation=attention,
     )
     return Logits(ViTForImageClassification(config))

@@ -8,7 +8,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs the extra 'torch'")
 
-from tests.models import FAMILIES  # noqa: E402
+from tests.models import FAMILIES, VARIANTS  # noqa: E402
 from tests.models.compare import Case, compare  # noqa: E402
 from tests.models.export import OPSETS  # noqa: E402
 
@@ -17,6 +17,11 @@ CASES = [
     for family, (exporter, opsets) in product(FAMILIES, OPSETS.items())
     for opset, mode, dynamic in product(opsets, ("train", "eval"), (False, True))
 ]
+VARIANT_CASES = [
+    Case(variant, exporter, opset, mode, dynamic)
+    for variant, (exporter, opset) in product(VARIANTS, [("torchscript", 20), ("dynamo", 20), ("dynamo", 23)])
+    for mode, dynamic in product(("train", "eval"), (False, True))
+]
 FLOAT64 = [
     Case(family, exporter, opset, mode, dynamic=True, dtype=torch.float64)
     for family, (exporter, opsets) in product([f for f in FAMILIES if FAMILIES[f].float64], OPSETS.items())
@@ -24,6 +29,6 @@ FLOAT64 = [
 ]
 
 
-@pytest.mark.parametrize("case", [*CASES, *FLOAT64], ids=str)
+@pytest.mark.parametrize("case", [*CASES, *VARIANT_CASES, *FLOAT64], ids=str)
 def test_gradients_are_pytorchs(case, tmp_path):
     compare(case, tmp_path)

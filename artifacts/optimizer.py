@@ -31,7 +31,7 @@ class _OptimizerModel(ForwardBlock):
     def __init__(self, optimizer: Block) -> None:
         self._optimizer = optimizer
 
-    def build(self, parameters: list[TensorProto]) -> Any:
+    def build(self, parameters: tuple[list[TensorProto], list[TensorProto]]) -> Any:
         return self._optimizer(parameters)
 
 
@@ -44,14 +44,16 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequen
         optimizer = optimizer.block()
     require_block("optimizer", optimizer, OptimType)
     block = optimizer if isinstance(optimizer, ForwardBlock) else _OptimizerModel(optimizer)
-    parameters = [models.parameter_stub(name) for name in models.choice.trainable]
+    trainable, frozen = (
+        [models.parameter_stub(name) for name in chosen] for chosen in (models.choice.trainable, models.choice.frozen)
+    )
     opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
     with empty_base(opset) as graph:
         if sequences:
             with optim.sequence_form():
-                block(parameters)
+                block((trainable, frozen))
         else:
-            block(parameters)
+            block((trainable, frozen))
     model = graph.to_model_proto()
     model.ir_version = models.training.ir_version
     run_passes(model)

@@ -29,6 +29,9 @@ class Block(ABC):
 
     _opens_scope = True
 
+    def __init__(self, temp_file_name: str = "temp.onnx") -> None:  # noqa: B027 - subclasses need not call it
+        """The original wrote a file of this name while building; this library writes none."""
+
     @abstractmethod
     def build(self, *args: Any, **kwargs: Any) -> Any:
         """Add this block's nodes to the graph and return the name of its output, or several of them."""

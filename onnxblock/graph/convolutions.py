@@ -15,6 +15,9 @@ from onnx import TensorProto
 from .value import Value
 from .windows import Windows, known_sizes, pad_image, positions, spatial_shape, sum_over_batch, taps, window_places
 
+_LARGEST_COLUMNS = 2**21
+"""The number of elements of one image's windows up to which they are laid out side by side: 8 MiB in float32."""
+
 
 def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
     """Every window of ``image`` times the weights."""
@@ -77,6 +80,8 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     2. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
     keeps those in the same window.  3. Many channels and small kernels: rows of channels gathered into one matrix.
     4. Otherwise a product for each place in the kernel, or for all of them where the channels are few.
+
+    The forms that lay out all windows side by side are for images of moderate size: they cost memory.
     """
     padded = pad_image(image, windows.begin, windows.end)
     if not w.is_static:
@@ -89,7 +94,8 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
         depthwise = len(kernel) == 2 and channels == 1 and outputs == group
         if depthwise and (count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3):
             return _by_masked_columns(padded, dy, windows, outputs)
-        if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1:
+        moderate = prod(count) * prod(kernel) * channels <= _LARGEST_COLUMNS
+        if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1 and moderate:
             return _by_gathered_rows(padded, dy, windows, outputs, channels)
     return _by_taps(padded, dy, windows, group, [outputs, channels, *kernel])
 
@@ -104,7 +110,8 @@ def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequ
     lead, last = [0, group] if group > 1 else [0], positions(windows.count)
     shape = op.Concat([*lead, channels], last, axis=0)
     columns = [op.Reshape(tap, shape) for tap in taps(padded, windows)]
-    if len(columns) > 1 and channels < 16:
+    elements = prod(known_sizes(windows.count) or [1]) * prod(kernel) * channels * group
+    if len(columns) > 1 and channels < 16 and elements <= _LARGEST_COLUMNS:
         columns = [op.Concat(*columns, axis=len(lead))]
     rows = op.Reshape(dy, op.Concat([*lead, outputs // group], last, axis=0))
     order = [*range(len(lead)), len(lead) + 1, len(lead)]

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of, sum_over
+from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of
 from ...graph.value import Value
 from ...graph.windows import positions, spatial_shape
 from ..registry import RuleResult, gradient
@@ -81,12 +81,8 @@ def _scaled_rows(
     return _combine(dy * scale, normalised, inverse, slope, shift), product
 
 
-def row_gradient(u: Value, normalised: Value, inverse: Value, axes: Axes) -> Value:
-    """The gradient of x where x̂ = (x - mean(x)) · inverse and ``u`` is the cotangent of x̂; means over ``axes``."""
-    return _combine(u, normalised, inverse, _mean(u * normalised, axes), _mean(u, axes))
-
-
 def _combine(u: Value, normalised: Value, inverse: Value, slope: Value, shift: Value | None) -> Value:
+    """The common formula, with slope = mean(u x̂) and shift = mean(u)."""
     rest = normalised * slope
     return (u - (rest if shift is None else rest + shift)) * inverse
 
@@ -101,28 +97,38 @@ def group_normalization(g: RuleContext) -> RuleResult:
     channels = op.Div(op.Shape(g.x, start=1, end=2), np.array([groups]))
     parted = op.Concat([0, groups], channels, positions(spatial_shape(g.x)), axis=0)
     per_group = g.graph.opset < 21
-    return _grouped(g, parted, [groups, 1, 1] if per_group else [groups, -1, 1], [0, 2, 3] if per_group else [0, 3])
+    return _grouped(g, parted, [groups, 1, 1] if per_group else [groups, -1, 1], [0, 2] if per_group else [0])
 
 
 @gradient("InstanceNormalization")
 def instance_normalization(g: RuleContext) -> RuleResult:
     """For y = scale x̂ + bias, each channel of each example a row (Ulyanov, Vedaldi, Lempitsky 2016)."""
     parted = g.op.Concat([0, 0, 1], positions(spatial_shape(g.x)), axis=0)
-    return _grouped(g, parted, [-1, 1, 1], [0, 2, 3])
+    return _grouped(g, parted, [-1, 1, 1], [0])
 
 
 def _grouped(g: RuleContext, parted: Value, scale_shape: list[int], summed: list[int]) -> RuleResult:
-    """Rows are the last two axes of x in the shape ``parted``; scale and bias are summed over ``summed``."""
+    """Rows are the last two axes of x in the shape ``parted``, ``[N, groups, channels, positions]``.
+
+    Everything is made of two sums over the positions, of dy and of dy (x - mean), so that few passes go over the whole
+    of x; ``summed`` are the axes over which scale and bias have one element.
+    """
     op = g.op
     x, dy = (_stash(op.Reshape(v, parted)) for v in (g.x, g.dy))
     centred = x - _mean(x, [2, 3])
-    inverse = _inverse_root(_mean_square(centred, [2, 3]), g.attr("epsilon"))
-    normalised = centred * inverse
-    scale = op.Reshape(cast_like(g.inputs[1], x), scale_shape)
+    count = element_count(x, [2, 3], like=x)
+    inverse = _inverse_root(op.ReduceSumSquare(centred, [2, 3]) / count, g.attr("epsilon"))
+    total, product = dy.sum(3, keepdims=True), (dy * centred).sum(3, keepdims=True) * inverse
+    dx = None
+    if g.wants(0):
+        scale = op.Reshape(cast_like(g.inputs[1], x), scale_shape)
+        slope = (product * scale).sum(2, keepdims=True) / count
+        shift = (total * scale).sum(2, keepdims=True) / count
+        dx = reshape_like(dy * (scale * inverse) - (centred * (slope * inverse * inverse) + shift * inverse), g.x)
     return (
-        reshape_like(row_gradient(dy * scale, normalised, inverse, [2, 3]), g.x) if g.wants(0) else None,
-        op.Reshape(sum_over(dy * normalised, summed), [-1]) if g.wants(1) else None,
-        op.Reshape(sum_over(dy, summed), [-1]) if g.wants(2) else None,
+        dx,
+        op.Reshape(op.ReduceSum(product, summed), [-1]) if g.wants(1) else None,
+        op.Reshape(op.ReduceSum(total, summed), [-1]) if g.wants(2) else None,
     )
 
 
@@ -134,7 +140,7 @@ def mean_variance_normalization(g: RuleContext) -> RuleResult:
     """For y = (x - mean) / √variance over ``axes``; the formula of all, with x̂ = y."""
     axes = list(g.attr("axes", [0, 2, 3]))
     inverse = _inverse_root(_mean_square(g.x - _mean(g.x, axes), axes), 1e-18)
-    return row_gradient(g.dy, g.y, inverse, axes)
+    return _combine(g.dy, g.y, inverse, _mean(g.dy * g.y, axes), _mean(g.dy, axes))
 
 
 @gradient("LpNormalization")

@@ -13,7 +13,7 @@ from onnx.checker import ValidationError
 from onnx.defs import OpSchema
 
 from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
-from .dependencies import inner_names
+from .dependencies import inner_names, reads
 from .folding import LARGEST, fold
 from .index import Index
 from .inference import InferenceError, infer_model, infer_node, operand_with_output_type, wrongly_inferred
@@ -60,6 +60,8 @@ class Graph:
         self._producers = index.producers
         self._indexed = [0, 0, 0]
         self._declared = {value.name: value.type for value in proto.value_info}
+        self._late: set[str] = set()
+        """Values whose types were found after the inference of the whole model: what reads them is inferred again."""
         self.sync()
 
     # -- looking things up
@@ -305,12 +307,16 @@ class Graph:
         self._names.take([node.name, *outputs, *inner_names(node)])
         for name in outputs:
             self._producers[name] = node
-        if any(name not in self._types for name in outputs) or node.op_type == "Loop":
+        late = bool(self._late) and not self._late.isdisjoint(reads(node))
+        if late or any(name not in self._types for name in outputs) or node.op_type == "Loop":
+            before = [self._types.get(name) for name in outputs]
             schema = find_schema(node.op_type, self._version(node.domain), node.domain)
             if schema is not None:
                 self._infer(node, schema, strict=False)
             else:
                 self._infer_foreign(node)
+            if late or schema is None:
+                self._late.update(n for n, t in zip(outputs, before, strict=True) if self._types.get(n) != t)
         if len(outputs) == 1 and not node.domain:
             self._know(node)
 

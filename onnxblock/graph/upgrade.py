@@ -22,6 +22,7 @@ from .weights import constant_tensor, is_stub
 OLDEST_OPSET = 7
 _MINIMUM_IR = 8
 _DEFAULT_DOMAIN = "ai.onnx"
+_RUNTIME_DOMAIN = "com.microsoft"
 
 
 def raise_opset(model: ModelProto, minimum: int = 18) -> ModelProto:
@@ -42,6 +43,7 @@ def raise_opset(model: ModelProto, minimum: int = 18) -> ModelProto:
     raised = ModelProto()
     raised.CopyFrom(model)
     _use_one_default_domain(raised)
+    _import_domains(raised)
     opset = _opset(raised)
     if opset < OLDEST_OPSET:
         raise InvalidModelError(
@@ -97,6 +99,21 @@ def _use_one_default_domain(model: ModelProto) -> None:
         for node in all_nodes(nodes):
             if node.domain == _DEFAULT_DOMAIN:
                 node.domain = ""
+
+
+def _import_domains(model: ModelProto) -> None:
+    """Import onnxruntime's own operators where they are used, since some optimizers forget it; refuse other gaps."""
+    imported = {entry.domain for entry in model.opset_import} | {function.domain for function in model.functions}
+    nodes = [node for node in all_nodes(model.graph.node) if node.domain not in imported and node.domain]
+    if any(node.domain == _RUNTIME_DOMAIN for node in nodes):
+        model.opset_import.append(onnx.helper.make_opsetid(_RUNTIME_DOMAIN, 1))
+    others = [f"{_described(node)}, of domain {node.domain!r}" for node in nodes if node.domain != _RUNTIME_DOMAIN]
+    if others:
+        raise InvalidModelError(
+            "the model does not say which opset these operators are from:"
+            + "".join(f"\n  {other}" for other in others),
+            "Add it: model.opset_import.append(onnx.helper.make_opsetid(domain, version)).",
+        )
 
 
 # ------------------------------------------------------------------------------------------------------- functions

@@ -230,7 +230,7 @@ def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> set[str]:
             continue
         if isinstance(registry.find(node.op_type, node.domain), NoGradient):
             continue
-        on_path.update(name for name in _gradient_reads(node) if graph.is_differentiable(name))
+        on_path.update(name for name in _gradient_reads(node) if graph.carries_gradient(name))
     return on_path
 
 

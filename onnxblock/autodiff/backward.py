@@ -53,7 +53,7 @@ def live_values(graph: Graph, nodes: Sequence[NodeProto], wrt: Iterable[str]) ->
     for node in nodes:
         if live.isdisjoint(reads(node)) or isinstance(registry.find(node.op_type, node.domain), NoGradient):
             continue
-        live.update(name for name in node.output if name and graph.is_differentiable(name))
+        live.update(name for name in node.output if name and graph.carries_gradient(name))
     return live
 
 
@@ -64,7 +64,7 @@ def without_gradient(graph: Graph, nodes: Iterable[NodeProto], live: set[str]) -
         for node in nodes
         if registry.find(node.op_type, node.domain) is None
         and not live.isdisjoint(reads(node))
-        and any(graph.is_differentiable(name) for name in node.output if name)
+        and any(graph.carries_gradient(name) for name in node.output if name)
     ]
 
 

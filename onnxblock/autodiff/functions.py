@@ -64,7 +64,7 @@ def nodes_without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) 
         entry = registry.find(node.op_type, node.domain)
         if live.isdisjoint(reads(node)):
             continue
-        live.update(name for name in node.output if name and graph.is_differentiable(name))
+        live.update(name for name in node.output if name and graph.carries_gradient(name))
         if entry is None:
             missing.append(node)
     return missing

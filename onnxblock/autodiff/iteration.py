@@ -109,7 +109,7 @@ class Iteration:
             live = live_values(self.joint, nodes, roots)
             _, needed = needed_nodes(nodes, active)
             for before, after in zip(self.state_in, self.state_out, strict=True):
-                if after in live and self.joint.is_differentiable(before):
+                if after in live and self.joint.carries_gradient(before):
                     roots.add(before)
                 if before in needed and before in roots:
                     active.add(after)

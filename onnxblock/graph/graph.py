@@ -27,6 +27,22 @@ from .value import Operand, Value
 from .weights import Weights
 
 _INTERNED_BYTES = 4096
+_QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+_MOVEMENTS = frozenset(
+    {
+        "Concat",
+        "Expand",
+        "Flatten",
+        "Gather",
+        "Identity",
+        "Reshape",
+        "Slice",
+        "Split",
+        "Squeeze",
+        "Transpose",
+        "Unsqueeze",
+    }
+)
 
 
 class Graph:
@@ -452,6 +468,16 @@ class Graph:
         """Whether a value can carry a gradient: float tensors, sequences of them, and values of unknown type."""
         dtype = innermost_dtype(self.type_proto(name))
         return dtype is None or dtype in FLOATS
+
+    def carries_gradient(self, name: str) -> bool:
+        """Whether a gradient may pass through a value: also through the quantized form of a float tensor."""
+        if self.is_differentiable(name):
+            return True
+        node = self.producer(name)
+        while node is not None and node.op_type in _MOVEMENTS and not node.domain:
+            name = node.input[0]
+            node = self.producer(name)
+        return node is not None and node.op_type in _QUANTIZERS and name == node.output[0]
 
     def to_model_proto(self) -> ModelProto:
         """A copy of the model with its weights inside."""

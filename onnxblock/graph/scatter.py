@@ -64,11 +64,11 @@ def scatter_along(x: Value, indices: Value, d: Value, axis: int, reduction: str 
     if known is not None and known.size == 1 and known.ndim <= 1:
         return _pad_around(x, int(known.reshape(())), d.unsqueeze(axis) if known.ndim == 0 else d, axis)
     if axis == 0:
-        return scatter_nd(zeros(shape_of(x), x), indices.unsqueeze(-1), d, reduction)
+        return scatter_nd(zeros(shape_of(x), d), indices.unsqueeze(-1), d, reduction)
     before, size, after = around(x, axis)
     count = op.Reshape(size_of(indices), [1])
     picked = op.Reshape(d, op.Concat(before, count, after, axis=0), allowzero=1)
-    target = zeros(op.Concat(size, before, after, axis=0), x)
+    target = zeros(op.Concat(size, before, after, axis=0), d)
     total = scatter_nd(target, op.Reshape(indices, [-1, 1]), op.Transpose(picked, perm=[1, 0, 2]), reduction)
     return reshape_like(op.Transpose(total, perm=[1, 0, 2]), x)
 
@@ -79,7 +79,7 @@ def scatter_flat(x: Value, positions: Value, d: Value, reduction: str = "none") 
     The positions are distinct, or ``reduction`` is ``"add"``.
     """
     op = x.graph.op
-    flat = zeros(op.Reshape(size_of(x), [1]), x)
+    flat = zeros(op.Reshape(size_of(x), [1]), d)
     return reshape_like(scatter_nd(flat, op.Reshape(positions, [-1, 1]), d, reduction), x)
 
 

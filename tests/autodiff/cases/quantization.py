@@ -1,0 +1,114 @@
+"""Rows for quantization.
+
+The gradient is a convention, and the operators take float32 only, so the expected values are computed from their
+definition, with numbers that float32 holds exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+from onnx import TensorProto, helper
+
+from onnxblock.autodiff.check import model_of_node
+
+from . import REFERENCE, Case, case, model_case, normal
+
+EVALUATORS = dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), REFERENCE)
+
+BY_CONVENTION = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
+
+EXCEPTIONS = {
+    "dequantizelinear_float4e2m1:all": "onnxruntime does not cast from it",
+    "dequantizelinear*:float64": "it is in float32 even there, too coarse for differences",
+    "dequantizelinear*:unranked": "onnxruntime has no kernel of opset 28",
+    "quantize_[!d]*:newest": "onnxruntime has no kernel of opset 28",
+}
+
+X = np.array(
+    [[-900, -1.625, -0.375, 0.4375], [1.1875, 900, 0.75, -0.6875], [2.3125, -3.125, 4.375, 0.0625]], np.float32
+)
+LEVELS = np.array([[3, -7, 100, 0], [-128, 127, 5, 6], [1, 2, -3, -4]], np.int8)
+ZEROS = np.array([0, 5, -7, 100], np.int8)
+BOUNDS = {np.int8: (-128, 127), np.uint8: (0, 255)}
+
+
+def learned_step(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The gradients of x and of the scale of every element, for cotangents of one (Esser et al. 2020)."""
+    lowest, highest = BOUNDS[zero.dtype.type]
+    x, scale, zero = (v.astype(np.float64) for v in (x, scale, zero))
+    level = np.round(x / scale) + zero
+    inside = (level >= lowest) & (level <= highest)
+    limit = np.where(level > highest, highest, lowest) - zero
+    return inside.astype(np.float64), np.where(inside, level - zero - x / scale, limit)
+
+
+def there_and_back(name: str, scale: Any, zero: Any, each: Any, back: Any, **attributes: Any) -> Case:
+    """Quantize and dequantize.  ``each`` gives every element its setting, ``back`` sums over what shares one."""
+    feeds = {"x": X, "scale": np.asarray(scale, np.float32), "zero": np.asarray(zero)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], **attributes),
+    ]
+    dx, d_scale = learned_step(X, each(feeds["scale"]), each(feeds["zero"]))
+    return _case("QuantizeLinear", f"quantize_{name}", nodes, feeds, {"x": dx, "scale": back(d_scale)})
+
+
+def dynamic() -> Case:
+    nodes = [
+        helper.make_node("DynamicQuantizeLinear", ["x"], ["q", "scale", "zero"]),
+        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"]),
+    ]
+    return _case("DynamicQuantizeLinear", "quantize_dynamically", nodes, {"x": X}, {"x": np.ones(X.shape)})
+
+
+def _case(op_type: str, name: str, nodes: Any, feeds: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> Case:
+    model = model_of_node(nodes[0], feeds, 21)
+    model.graph.node.append(nodes[1])
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, X.shape))
+    return dataclasses.replace(model_case(op_type, model, feeds, name), gradients=expected)
+
+
+def in_blocks(block: int, axis: int) -> tuple[Any, Any]:
+    size = X.shape[axis]
+    starts = np.arange(0, size, block)
+
+    def each(setting: np.ndarray) -> np.ndarray:
+        return np.repeat(setting, block, axis).take(range(size), axis)
+
+    return each, lambda d: np.add.reduceat(d, starts, axis)
+
+
+ROWS = [
+    dynamic(),
+    there_and_back("tensor", 0.5, np.int8(3), lambda s: s, np.sum),
+    there_and_back("unsigned", 0.25, np.uint8(100), lambda s: s, np.sum),
+    *(
+        there_and_back(f"axis_{axis}", [0.5, 0.25, 1.0, 2.0], ZEROS, lambda s: s, lambda d: d.sum(0), axis=axis)
+        for axis in (1, -1)
+    ),
+    there_and_back("axis_0", [0.5, 0.25, 1.0], ZEROS[:3], lambda s: s[:, None], lambda d: d.sum(1), axis=0),
+    *(
+        there_and_back(
+            f"blocks_of_{block}_on_axis_{axis}",
+            2.0 ** np.round(normal(*shape)),
+            (normal(*shape, seed=1) * 10).astype(np.int8),
+            *in_blocks(block, axis),
+            axis=axis,
+            block_size=block,
+        )
+        for block, axis, shape in ((2, 1, (3, 2)), (3, -1, (3, 2)), (2, 0, (2, 4)))
+    ),
+    *(
+        case("DequantizeLinear", LEVELS, *settings, name=f"dequantize_{name}", gradients=(None, expected), **attributes)
+        for name, settings, expected, attributes in (
+            ("tensor", (0.5, np.int8(3)), (LEVELS - 3.0).sum(), {}),
+            ("axis", ([0.5, 0.25, 1.0, 2.0], ZEROS), (LEVELS - ZEROS.astype(float)).sum(0), {"axis": 1}),
+            ("no_zero_point", ([0.5, 0.25, 1.0],), LEVELS.sum(1), {"axis": 0}),
+            ("blocks", (np.ones((3, 2), np.float32),), LEVELS.reshape(3, 2, 2).sum(2), {"axis": 1, "block_size": 2}),
+        )
+    ),
+]

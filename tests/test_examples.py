@@ -11,6 +11,11 @@ ROOT = Path(__file__).resolve().parent.parent
 pytest.importorskip("sklearn", reason="the demo needs the extra 'demo'")
 
 
+def test_every_example_is_run():
+    """Each has a test here; those of a folder, such as node/, have one of their own."""
+    assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py"}
+
+
 def test_digits(tmp_path):
     """The demo reaches its accuracy, exports a model, draws a picture and writes nowhere else."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"

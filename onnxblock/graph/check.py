@@ -8,6 +8,7 @@ from ..errors import InvalidModelError
 from . import decomposition
 from .decomposition import MICROSOFT
 from .dependencies import all_nodes
+from .schemas import NEWEST_OPSET, find_schema
 from .weights import is_stub
 
 
@@ -58,7 +59,11 @@ def _allow_early_group_normalization(view: ModelProto) -> None:
 
 def _allow_foreign_operators(view: ModelProto) -> None:
     """Move operators that ONNX does not know out of its domain, where some optimizers put them, for the check."""
-    foreign = [n for n in all_nodes(view.graph.node) if not n.domain and decomposition.find(n.op_type, "") is not None]
+    foreign = [
+        n
+        for n in all_nodes(view.graph.node)
+        if not n.domain and find_schema(n.op_type, NEWEST_OPSET) is None and decomposition.find(n.op_type, "")
+    ]
     for node in foreign:
         node.domain = MICROSOFT
     if foreign and all(o.domain != MICROSOFT for o in view.opset_import):

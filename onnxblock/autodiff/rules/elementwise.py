@@ -263,7 +263,8 @@ def where(g: RuleContext) -> RuleResult:
 def clip(g: RuleContext) -> RuleResult:
     """The gradient passes where low ≤ x ≤ high, and goes to the bound that was taken elsewhere, as in PyTorch.
 
-    Where low > high, y = high everywhere.
+    Where low > high, y = high everywhere.  Constant bounds of exactly 0 and 6 are what exporters write for ReLU6, whose
+    gradient is 0 at both, as that of ReLU is at 0.
     """
     x, low, high, op = g.x, g.input(1), g.input(2), g.op
     dx = dlow = dhigh = None
@@ -280,6 +281,8 @@ def clip(g: RuleContext) -> RuleResult:
 
 def _inside(g: RuleContext, low: Value | None, high: Value | None) -> Value:
     bounds = g.constant(1), g.constant(2)
+    if bounds[0] == 0 and bounds[1] == 6:
+        return g.op.And(g.op.Greater(g.y, 0), g.op.Less(g.y, 6))
     if low is None or high is None or (bounds[0] is not None and bounds[1] is not None and bounds[0] <= bounds[1]):
         return g.op.Equal(g.x, g.y)
     return g.op.And(g.op.GreaterOrEqual(g.x, low), g.op.LessOrEqual(g.x, high))

@@ -158,3 +158,19 @@ def test_inference_models_exported_on_both_agree(original, tmp_path):
         for name in ("here", "there")
     ]
     np.testing.assert_allclose(scores[0][0], scores[1][0], rtol=0, atol=1e-4)
+
+
+@pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])
+def test_a_training_begun_with_default_files_continues_there_and_back(optimizer, original, tmp_path):
+    for name in ("stock", "training"):
+        (tmp_path / name).mkdir()
+    settings = {"optimizer": OPTIMIZERS[optimizer]}
+    stock = generate(NETWORKS["cnn"](), tmp_path / "stock", runtime="onnxruntime", **settings)
+    other = generate(NETWORKS["cnn"](), tmp_path / "training", **settings)
+    there = {**stock, "optimizer_model": other["optimizer_model"]}
+    whole = loop.run(api, stock)
+    loop.run(api, {**stock, "steps": (0, 8), "save": tmp_path / "first"})
+    second = original(**{**there, "steps": (8, 14), "checkpoint": tmp_path / "first", "save": tmp_path / "second"})
+    np.testing.assert_allclose(second["losses"], whole["losses"][8:14], rtol=0, atol=LOSS_TOLERANCE)
+    third = loop.run(api, {**stock, "steps": (14, STEPS), "checkpoint": tmp_path / "second"})
+    np.testing.assert_allclose(third["losses"], whole["losses"][14:], rtol=0, atol=LOSS_TOLERANCE)

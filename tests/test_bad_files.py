@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxblock
-from onnxblock.errors import InvalidModelError, OnnxBlockError
+from onnxblock.errors import ArtifactMismatchError, InvalidModelError, OnnxBlockError
 from tests.refusing import generate, refused, rename
 from tests.test_training import mlp
 from tests.training import begin
@@ -82,6 +82,38 @@ def test_a_failed_generation_leaves_the_last_one_alone(tmp_path):
         with pytest.raises(OnnxBlockError):
             generate(mlp(3), tmp_path, **settings)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("written", range(5))
+def test_a_generation_that_is_cut_off(written, tmp_path, monkeypatch):
+    """After any number of files: what is there is the old whole, the new whole, or refused; no half file stays."""
+    old = generate(mlp(), tmp_path)
+    rename_file, calls = Path.replace, []
+
+    def replace(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) > written:
+            raise OSError(28, "No space left on device")
+        return rename_file(self, target)
+
+    monkeypatch.setattr(Path, "replace", replace)
+    for attempt in range(2):
+        if written < 4:
+            with refused(OnnxBlockError, "cannot write", "No space left on device"):
+                generate(mlp(3), tmp_path)
+        else:
+            assert attempt or generate(mlp(3), tmp_path)
+    monkeypatch.undo()
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted(
+        p.name for p in (old.checkpoint, old.eval_model, old.optimizer_model, old.training_model)
+    )
+    x = np.zeros((2, 4), np.float32)
+    if written in (0, 4):
+        begin(old).step(x, x)
+    else:
+        with refused(ArtifactMismatchError, "one generate_artifacts run"):
+            begin(old)
+    begin(generate(mlp(3), tmp_path)).step(x, x)
 
 
 def test_folders_as_str_bytes_and_home(tmp_path, monkeypatch):

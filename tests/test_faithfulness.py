@@ -84,6 +84,20 @@ def test_the_learning_rate_is_the_originals_unless_set(tmp_path):
     close(training.data(), {p: x - np.float32(0.001) * training.gradients()[p] for p, x in before.items()})
 
 
+def test_dropout_is_random_in_training_and_off_in_evaluation(tmp_path):
+    batch = random_batch(16)
+    files = generate(perceptron(dropout=0.5), tmp_path / "dropout")
+    training = begin(files)
+    assert len({training.accumulate(*batch) for _ in range(4)}) == 4
+    seeded = [begin(files, seed=seed) for seed in (1, 1, 2)]
+    first, again, other = ([each.step(*batch) for _ in range(4)] for each in seeded)
+    assert first == again
+    assert not set(first) & set(other)
+    training.module.eval()
+    without = begin(generate(perceptron(), tmp_path / "without"))
+    assert training.accumulate(*batch) == training.accumulate(*batch) == without.accumulate(*batch)
+
+
 # -- accumulated gradients
 
 

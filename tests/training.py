@@ -22,7 +22,7 @@ class Perceptron(onnxblock.ForwardBlock):
     """Two dense layers on [n, 64], with dropout between them if a ratio is given; 10 scores."""
 
     def __init__(self, hidden: int = 32, dropout: float = 0.0) -> None:
-        self.layers = [onnxblock.blocks.Linear(64, hidden), onnxblock.blocks.Linear(hidden, 10)]
+        self.layers = [onnxblock.blocks.Linear(64, hidden, seed=0), onnxblock.blocks.Linear(hidden, 10, seed=1)]
         self.dropout = dropout
 
     def build(self) -> onnxblock.Value:

@@ -6,13 +6,23 @@ decomposition tells the types of their results, and the gradient goes through it
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from onnx import GraphProto, NodeProto, TypeProto, ValueInfoProto, helper, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+    helper,
+    numpy_helper,
+)
 
 from ..errors import DuplicateRuleError, OnnxBlockError
 from .graph import Graph
@@ -90,17 +100,48 @@ def infer_by_decomposition(graph: Graph, node: NodeProto) -> dict[str, TypeProto
     if entry is None:
         kept = graph.type_proto(node.input[0]) if (node.domain, node.op_type) in _OF_ONE_TYPE else None
         return {} if kept is None else {node.output[0]: kept}
-    model = helper.make_model(GraphProto(name=node.op_type), opset_imports=list(graph.model.opset_import))
-    for name in dict.fromkeys(name for name in node.input if name):
-        known = graph.constant_value(name)
-        if known is not None:
-            model.graph.initializer.append(numpy_helper.from_array(known, name))
-        else:
-            model.graph.input.append(ValueInfoProto(name=name, type=graph.type_proto(name)))
-    scratch = Graph(model)
+    types = _inferred(
+        entry,
+        tuple(attribute.SerializeToString(deterministic=True) for attribute in node.attribute),
+        tuple(_known(graph, name) if name else None for name in node.input),
+        tuple(bool(name) for name in node.output),
+        tuple((imported.domain, imported.version) for imported in graph.model.opset_import),
+    )
+    return {name: known for name, known in zip(node.output, types) if name and known is not None}
+
+
+def _known(graph: Graph, name: str) -> tuple[bool, bytes]:
+    """Whether a value is known while building, and its elements or its type."""
+    content = graph.constant_value(name)
+    if content is not None:
+        return True, numpy_helper.from_array(content).SerializeToString(deterministic=True)
+    return False, (graph.type_proto(name) or TypeProto()).SerializeToString(deterministic=True)
+
+
+@functools.lru_cache(maxsize=1024)
+def _inferred(
+    entry: Decomposition,
+    attributes: tuple[bytes, ...],
+    inputs: tuple[tuple[bool, bytes] | None, ...],
+    outputs: tuple[bool, ...],
+    imports: tuple[tuple[str, int], ...],
+) -> tuple[TypeProto | None, ...]:
+    """The types of the outputs; the layers of a model have the same nodes, so they are inferred once."""
+    node = NodeProto(op_type=entry.op_type, domain=entry.domain, name=entry.op_type)
+    node.attribute.extend(AttributeProto.FromString(attribute) for attribute in attributes)
+    node.input.extend("" if given is None else f"input{k}" for k, given in enumerate(inputs))
+    node.output.extend(f"output{k}" if named else "" for k, named in enumerate(outputs))
+    imported = [helper.make_opsetid(domain, version) for domain, version in imports]
+    model = helper.make_model(GraphProto(name=entry.op_type), opset_imports=imported)
+    for name, given in zip(node.input, inputs):
+        if given is not None and given[0]:
+            model.graph.initializer.append(TensorProto.FromString(given[1]))
+            model.graph.initializer[-1].name = name
+        elif given is not None:
+            model.graph.input.append(ValueInfoProto(name=name, type=TypeProto.FromString(given[1])))
+    graph = Graph(model)
     try:
-        results = decompose(scratch, node, entry)
+        results = decompose(graph, node, entry)
     except OnnxBlockError:
-        return {}
-    types = {name: scratch.type_proto(y) for name, y in zip(node.output, results) if name and y is not None}
-    return {name: proto for name, proto in types.items() if proto is not None}
+        return (None,) * len(outputs)
+    return tuple(None if result is None else graph.type_proto(result) for result in results)

@@ -450,13 +450,12 @@ class Graph:
 
         types = infer_by_decomposition(self, node)
         for name in node.output:
-            if name and name not in self._types:
-                known = tensor_type(self._declared.get(name))
-                if name in types:
-                    self.set_type(name, types[name])
-                elif known is not None:
-                    unsized = None if known.shape is None else (None,) * len(known.shape)
-                    self.set_type(name, TensorType(known.dtype, unsized))
+            known = tensor_type(self._declared.get(name))
+            if name in types:
+                self.set_type(name, types[name])
+            elif name and name not in self._types and known is not None:
+                unsized = None if known.shape is None else (None,) * len(known.shape)
+                self.set_type(name, TensorType(known.dtype, unsized))
 
     def describe(self, names: Iterable[str]) -> str:
         """``'x' float32[2, 3], 'w' float32[4, 5]`` for messages."""

@@ -29,7 +29,7 @@ from .manifest import Runtime
 from .optimizer import OptimType, build_optimizer
 from .summary import Artifacts
 from .train import ForwardModel, LossType, build_training
-from .write import folder_for, write_models, write_ort_format, write_parameters
+from .write import folder_for, require_other_files, write_models, write_ort_format, write_parameters
 
 
 def generate_artifacts(
@@ -122,6 +122,8 @@ def generate_artifacts(
     }
     if names.OPTIMIZER_MODEL_FILE in graphs:
         manifests[names.OPTIMIZER_MODEL_FILE] = describe_optimizer(graphs[names.OPTIMIZER_MODEL_FILE], models, *common)
+    given = set() if isinstance(model, ModelProto) else {as_path(model)}
+    require_other_files(folder, prefix, given | models.weights.files())
     paths = write_models(folder, prefix, graphs, manifests, models.weights)
     if ort_format:
         write_ort_format(paths, library)

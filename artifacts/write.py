@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from onnx import ModelProto
 
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
-from onnxblock.errors import OnnxBlockError
+from onnxblock.errors import ArgumentError, OnnxBlockError
 from onnxblock.files import AnyPath, as_path
 from onnxblock.graph.store import write
 from onnxblock.graph.weights import Weights
@@ -46,6 +46,20 @@ def folder_for(folder: AnyPath | None, prefix: str) -> Path:
 
 def _folder_of(folder: Path, prefix: str) -> Path:
     return (folder / f"{prefix}{names.CHECKPOINT_FILE}").parent
+
+
+def require_other_files(folder: Path, prefix: str, sources: Iterable[Path]) -> None:
+    """Raise :class:`ArgumentError` when the files to write include one of ``sources``, which the model is read from."""
+    taken = [path for name in _FILES if (path := folder / f"{prefix}{name}").exists() and _is_any(path, sources)]
+    if taken:
+        raise ArgumentError(
+            f"{', '.join(repr(str(path)) for path in taken)} would be overwritten, and the model is read from there.",
+            "Choose another artifact_directory, or a prefix.",
+        )
+
+
+def _is_any(path: Path, sources: Iterable[Path]) -> bool:
+    return any(source.exists() and path.samefile(source) for source in sources)
 
 
 def write_models(

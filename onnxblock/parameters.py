@@ -186,8 +186,7 @@ def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> tuple
     if not any(dtype in FLOATS for dtype in weights.values()):
         return (
             "the model has no float weights, so there is nothing to train.",
-            "Export it with its weights inside. Name outputs of Constant nodes in requires_grad to train them, and "
-            "inputs to get their gradients.",
+            "Export it with its weights inside; those in Constant nodes are trained if requires_grad names them.",
         )
     shown = "\n    ".join(f"{name}: {why}" for name, why in list(reasons.items())[:10])
     return f"none of the model's weights is trained:\n    {shown}", "Name what to train in requires_grad."

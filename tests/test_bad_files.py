@@ -14,7 +14,7 @@ import pytest
 from onnx import TensorProto, helper
 
 import onnxblock
-from onnxblock.errors import ArtifactMismatchError, InvalidModelError, OnnxBlockError
+from onnxblock.errors import ArgumentError, ArtifactMismatchError, InvalidModelError, OnnxBlockError
 from tests.refusing import generate, refused, rename
 from tests.test_training import mlp
 from tests.training import begin
@@ -82,6 +82,29 @@ def test_a_failed_generation_leaves_the_last_one_alone(tmp_path):
         with pytest.raises(OnnxBlockError):
             generate(mlp(3), tmp_path, **settings)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("width", [4, 64])
+@pytest.mark.parametrize("name", ["training_model.onnx", "eval_model.onnx", "checkpoint"])
+def test_the_model_is_not_overwritten(name, width, tmp_path):
+    onnx.save(mlp(width=width), tmp_path / name)
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / "link").symlink_to(tmp_path / name)
+    for path in (tmp_path / name, tmp_path / "link"):
+        with refused(ArgumentError, f"{name}' would be overwritten", "prefix"):
+            generate(path, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == sorted([name, "link"])
+    generate(tmp_path / name, tmp_path, prefix="my_")
+    assert (tmp_path / name).read_bytes() == before
+
+
+def test_external_data_is_not_overwritten(tmp_path):
+    path = tmp_path / "model.onnx"
+    onnx.save(mlp(width=64), path, save_as_external_data=True, location="checkpoint", size_threshold=0)
+    with refused(ArgumentError, "checkpoint' would be overwritten"):
+        generate(path, tmp_path)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint", "model.onnx"]
+    generate(path, tmp_path / "out")
 
 
 @pytest.mark.parametrize("written", range(5))

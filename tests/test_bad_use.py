@@ -281,6 +281,10 @@ def test_what_cannot_be_exported(others, tmp_path):
             module.export_model_for_inferencing(path, outputs)
     with refused(OnnxBlockError, "cannot write", "no/exported.onnx"):
         module.export_model_for_inferencing(tmp_path / "no" / "exported.onnx", ["scores"])
+    before = others.eval_model.read_bytes()
+    with refused(ArgumentError, "eval_model.onnx' is the evaluation model"):
+        module.export_model_for_inferencing(others.eval_model, ["scores"])
+    assert others.eval_model.read_bytes() == before
     assert path.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [path]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 
-from onnxblock.errors import RuntimeUnavailableError
+from onnxblock.errors import ArgumentError, RuntimeUnavailableError
+from onnxblock.files import as_path
 from onnxblock.names import MANIFEST_KEY
 
 from .storage import Array
@@ -20,6 +21,7 @@ def export_model(
     """Write the model at ``eval_path`` with ``parameters`` as initializers, cut down to what ``outputs`` need.
 
     Raises:
+        ArgumentError: ``path`` is the evaluation model itself.
         UnknownNameError: the model has no value of such a name.
         RuntimeUnavailableError: the package ``onnx`` is not installed.
         OnnxBlockError: no output is named, one is named twice, or the file cannot be written.
@@ -37,6 +39,11 @@ def export_model(
             f"exporting a model needs the package onnx: {error}",
             "Install it (pip install onnx), or save a checkpoint and export elsewhere.",
         ) from error
+    target = as_path(path)
+    if target.exists() and target.samefile(eval_path):
+        raise ArgumentError(
+            f"{str(target)!r} is the evaluation model that the inference model is made from.", "Choose another name."
+        )
     model, weights = load(eval_path)
     choose_outputs(model, outputs)
     graph = model.graph
@@ -54,4 +61,4 @@ def export_model(
     metadata = [entry for entry in model.metadata_props if entry.key != MANIFEST_KEY]
     del model.metadata_props[:]
     model.metadata_props.extend(metadata)
-    store.write(model, weights, path)
+    store.write(model, weights, target)

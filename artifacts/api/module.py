@@ -280,6 +280,7 @@ class Module:
             graph_output_names: the outputs: any values of the evaluation model.
 
         Raises:
+            ArgumentError: the file is the evaluation model itself, or the outputs are no list.
             UnknownNameError: the evaluation model has no value of such a name.
             RuntimeUnavailableError: the package ``onnx`` is not installed.
             OnnxBlockError: there is no evaluation model, no output is named, or the file cannot be written.

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -60,6 +61,10 @@ class Weights:
     def names(self) -> list[str]:
         """All names, in the order they were added."""
         return list(self._weights)
+
+    def files(self) -> set[Path]:
+        """The files that weights are still to be read from."""
+        return {w.source.path for w in self._weights.values() if isinstance(w.source, FileRegion)}
 
     def __contains__(self, name: object) -> bool:
         return name in self._weights

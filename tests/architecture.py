@@ -31,7 +31,7 @@ LAYERS = (
 DELIBERATELY_UP = (("onnxblock.autodiff.registry", "onnxblock.autodiff.rules"),)
 # The two facades give out names on demand; nothing inside the packages may lean on them.
 FACADES = ("onnxblock", "artifacts")
-# They train on devices that have numpy, flatbuffers and onnxruntime, and nothing else.
+# They train on devices that have numpy and onnxruntime, and nothing else.
 WITHOUT_ONNX = (
     "onnxblock.errors",
     "onnxblock.names",

@@ -1,4 +1,4 @@
-"""A device trains from generated artifacts with NumPy, flatbuffers and onnxruntime alone."""
+"""A device trains from generated artifacts with NumPy and onnxruntime alone."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def test_the_oldest_versions_train(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
     python = next(p for p in (tmp_path / "venv").glob("*/python*") if p.stem == "python")
     install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
-    subprocess.run([*install, *oldest(), "pytest", "typing-extensions"], check=True)
+    subprocess.run([*install, *oldest(), "pytest"], check=True)
     done = subprocess.run(
         [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from .dtypes import ElementType, element_type, element_type_of
 from .model import load_checkpoint_to_model, save_checkpoint
 from .read import read_checkpoint
+from .safetensors import read_safetensors, write_safetensors
 from .state import Checkpoint, OptimizerGroup, Property, Tensor
 from .write import write_checkpoint
 
@@ -18,6 +19,8 @@ __all__ = [
     "element_type_of",
     "load_checkpoint_to_model",
     "read_checkpoint",
+    "read_safetensors",
     "save_checkpoint",
     "write_checkpoint",
+    "write_safetensors",
 ]

@@ -5,7 +5,7 @@ A module says, beyond what ONNX's own backend cases cover:
 ``ROWS``        cases made with :func:`case` (or ``model_case``): more attributes, ties and kinks with literal gradients
 ``CONSTANTS``   ``{"Resize": (1, 2, 3)}``: float inputs of an operator that are settings, so have no gradient
 ``EVALUATORS``  ``{"Erf": REFERENCE}``: operators (or case patterns) that onnxruntime has no float64 kernel for
-``BY_CONVENTION``  ``("Round",)``: operators whose rule is no derivative anywhere, so differences say nothing
+``NO_DIFFERENCES``  ``("QuantizeLinear",)``: operators of which differences say nothing, or that take float32 only
 ``EXCEPTIONS``  ``{"swish_*:float32": "why"}``: steps of cases that cannot work; each is run and must fail
 """
 

@@ -18,7 +18,7 @@ from . import REFERENCE, Case, case, model_case, normal
 
 EVALUATORS = dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), REFERENCE)
 
-BY_CONVENTION = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
+NO_DIFFERENCES = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
 
 EXCEPTIONS = {
     "dequantizelinear_float4e2m1:all": "onnxruntime does not cast from it",

@@ -11,6 +11,8 @@ import pytest
 
 import artifacts
 from artifacts.api import CheckpointState, LinearLRScheduler, Module, Optimizer
+from artifacts.api.feeds import UserInput, checked
+from artifacts.manifest import Input
 from onnxblock import loss
 from onnxblock.errors import (
     ArgumentError,
@@ -85,6 +87,19 @@ def test_arrays_that_do_not_fit(fed, words, files):
     np.testing.assert_equal(everything(training), everything(undisturbed))
     assert training.step(IMAGES, LABELS) == undisturbed.step(IMAGES, LABELS)
     np.testing.assert_equal(everything(training), everything(undisturbed))
+
+
+def test_sizes_agree_by_name():
+    def ports(name):
+        shapes = ((name, "features"), (name,), ("features", name))
+        return [UserInput(Input(f"x{k}", "user", "float32", shape)) for k, shape in enumerate(shapes)]
+
+    arrays = [np.ones(shape, np.float32) for shape in ((2, 3), (4,), (3, 2))]
+    with refused(FeedError, "rows is 2 in 'x0', 4 in 'x1'"):
+        checked(ports("rows"), arrays, [False] * 3)
+    with refused(FeedError, "features is 3 in 'x0', 5 in 'x2'"):
+        checked(ports("rows"), [arrays[0], arrays[1][:2], np.ones((5, 2), np.float32)], [False] * 3)
+    assert len(checked(ports("?"), arrays, [False] * 3)) == 3  # says nothing but that it is not known
 
 
 def test_an_empty_batch(files, others):

@@ -18,6 +18,9 @@ from .storage import Array
 
 STRING = "string"
 
+_PLACEHOLDERS = frozenset({"?", "-1", "*", "None", "unk", "unknown"})
+"""What some exporters call every size that they do not know."""
+
 
 class UserInput:
     """An input that the user feeds: what arrays fit it."""
@@ -105,7 +108,7 @@ def _disagreements(inputs: Sequence[UserInput], values: Sequence[Any]) -> Iterat
     for port, value in zip(inputs, values, strict=True):
         shape = value.shape if isinstance(value, np.ndarray) else value.shape()
         for want, have in zip(port.shape or (), shape):
-            if isinstance(want, str):
+            if isinstance(want, str) and want not in _PLACEHOLDERS:
                 sizes.setdefault(want, {}).setdefault(have, port.name)
     for name, found in sizes.items():
         if len(found) > 1:

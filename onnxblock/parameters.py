@@ -28,11 +28,13 @@ _SETTINGS = {
     ("", "QuantizeLinear"): (1, 2),
     ("", "DequantizeLinear"): (1, 2),
     ("", "RotaryEmbedding"): (1, 2),
+    (MICROSOFT, "DequantizeLinear"): (1, 2),
     (MICROSOFT, "GatherBlockQuantized"): (2, 3),
     (MICROSOFT, "GroupQueryAttention"): (7, 8),
     (MICROSOFT, "MatMulBnb4"): (2,),
     (MICROSOFT, "MatMulNBits"): (2, 3),
     (MICROSOFT, "Pad"): (2,),
+    (MICROSOFT, "QuantizeLinear"): (1, 2),
     (MICROSOFT, "RotaryEmbedding"): (2, 3),
 }
 """Float inputs that set how an operator works: by default they are not trained."""

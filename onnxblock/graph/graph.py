@@ -433,6 +433,8 @@ class Graph:
         for name, type_ in found.items():
             if type_.WhichOneof("value") is not None and (only is None or name == only):
                 self.set_type(name, type_)
+        if len(found) < len(node.output):
+            self._take_fixed_types(node, schema)
 
     def _take_fixed_types(self, node: NodeProto, schema: OpSchema) -> None:
         """Element types of outputs that do not depend on the inputs, such as that of Shape."""

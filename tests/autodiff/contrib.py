@@ -231,7 +231,18 @@ def table(bits: int, zero_points: bool) -> Row:
     return row("GatherBlockQuantized", *inputs, bits=bits, block_size=16)
 
 
+PER_CHANNEL = np.array([0.1, 0.2, 0.05, 0.3], np.float32)
+
 QUANTIZED = [
+    row("QuantizeLinear", X, np.array(0.1, np.float32), settings={"kept": (0, 1)}),
+    *(
+        row("QuantizeLinear", X * 5, np.array(0.03, np.float32), np.array(3, kind), settings={"kept": (0, 1)})
+        for kind in (np.int8, np.uint8, np.int16, np.uint16)
+    ),
+    row("QuantizeLinear", X, PER_CHANNEL, np.array([1, 0, -2, 3], np.int8), axis=2, settings={"kept": (0, 1)}),
+    row("DequantizeLinear", integers(200, 2, 3, 4, dtype=np.uint8), np.array(0.1, np.float32)),
+    row("DequantizeLinear", integers(99, 2, 3, 4, dtype=np.int16), np.array(0.1, np.float32), np.array(3, np.int16)),
+    row("DequantizeLinear", integers(99, 2, 3, 4, dtype=np.int8), PER_CHANNEL, np.zeros(4, np.int8), axis=2),
     *(quantized(bits, columns, 16, zeros) for bits in (2, 4, 8) for columns in (32, 40) for zeros in ("", "packed")),
     *(quantized(4, columns, 16, "float", bias=True) for columns in (32, 48)),
     *(four_bit_floats(kind) for kind in (0, 1)),

@@ -48,4 +48,19 @@ class Inverse(OpRun):
         return (np.linalg.inv(x),)
 
 
-CONTRIB = [MatMulNBits, MatMulBnb4, Inverse]
+class QuantizeLinear(OpRun):
+    op_domain = "com.microsoft"
+
+    def _run(self, x, scale, zero, **_):
+        limits = np.iinfo(zero.dtype)
+        return (np.clip(np.round(x / scale) + zero, limits.min, limits.max).astype(zero.dtype),)
+
+
+class DequantizeLinear(OpRun):
+    op_domain = "com.microsoft"
+
+    def _run(self, x, scale, zero, **_):
+        return ((x.astype(scale.dtype) - zero) * scale,)
+
+
+CONTRIB = [MatMulNBits, MatMulBnb4, Inverse, QuantizeLinear, DequantizeLinear]

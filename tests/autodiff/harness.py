@@ -120,7 +120,8 @@ def cases_of(op_type: str, domain: str = "") -> list[Case]:
 def evaluator_of(case: Case) -> str:
     """The name of what runs the case in float64, as the families say."""
     named = gathered("EVALUATORS")
-    return named.get(case.op_type) or next((e for p, e in named.items() if fnmatch.fnmatch(case.name, p)), ORT)
+    operator = f"{case.domain}.{case.op_type}" if case.domain else case.op_type
+    return named.get(operator) or next((e for p, e in named.items() if fnmatch.fnmatch(case.name, p)), ORT)
 
 
 def exception_of(case: Case, step: str) -> str | None:

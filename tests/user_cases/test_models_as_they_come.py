@@ -149,6 +149,23 @@ def test_a_four_bit_base_passes_the_gradient_through(tmp_path):
     assert "MatMulNBits" in kinds(export(training, tmp_path / "inference.onnx"))
 
 
+@pytest.mark.parametrize(("domain", "kind"), [("", np.int8), (MICROSOFT, np.int8), (MICROSOFT, np.int16)])
+def test_quantize_and_dequantize_pass_straight_through(tmp_path, domain, kind):
+    nodes = [
+        NODE("QuantizeLinear", ["h", "scale", "zero"], ["q"], domain=domain),
+        NODE("DequantizeLinear", ["q", "scale", "zero"], ["y"], domain=domain),
+    ]
+    weights = {"scale": np.array(0.1, np.float32), "zero": np.array(3, kind)}
+    model = behind_weight(*nodes, weights=weights, shape=(3, 6), domains=[domain] if domain else [])
+    training = train(model, tmp_path)
+    x, target = normal(3, 5), normal(3, 6, seed=1)
+    h = x @ normal(5, 6) * np.float32(0.5)
+    y = np.round(h / np.float32(0.1)) * np.float32(0.1)
+    np.testing.assert_allclose(training.accumulate(x, target), np.mean((y - target) ** 2), rtol=1e-4)
+    assert set(training.gradients()) == {"W"}
+    np.testing.assert_allclose(training.gradients()["W"], x.T @ (2 * (y - target) / y.size), rtol=1e-3, atol=1e-5)
+
+
 # -- opsets
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, mask, shape_of, sum_to, with_shape_of
+from ...graph.decomposition import MICROSOFT
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
@@ -32,6 +33,7 @@ _END = 2**62
 
 
 @gradient("QuantizeLinear")
+@gradient("QuantizeLinear", domain=MICROSOFT)
 def quantize_linear(g: RuleContext) -> RuleResult:
     """q = round(x / s) + z, saturated: dx = dq / s and ds = -dq x / s² where it is not saturated."""
     scale = _spread(g, g.inputs[1])
@@ -56,6 +58,7 @@ def _is_inside(g: RuleContext, scaled: Value) -> Value:
 
 
 @gradient("DequantizeLinear")
+@gradient("DequantizeLinear", domain=MICROSOFT)
 def dequantize_linear(g: RuleContext) -> RuleResult:
     """y = (q - z) s: dq = dy s and ds = Σ dy (q - z)."""
     scale = _spread(g, g.inputs[1])
@@ -78,7 +81,7 @@ def dynamic_quantize_linear(g: RuleContext) -> RuleResult:
 
 def _spread(g: RuleContext, setting: Value) -> Value:
     """A scale or zero point as it broadcasts with x: for all elements, for an axis, or for blocks along an axis."""
-    op, x, axis, block = g.op, g.x, g.attr("axis"), g.attr("block_size", 0)
+    op, x, axis, block = g.op, g.x, g.attr("axis", 1), g.attr("block_size", 0)
     spread: Value
     if block:
         axis = axis if x.rank is None else axis % x.rank
@@ -97,14 +100,14 @@ def _spread(g: RuleContext, setting: Value) -> Value:
     if axis < 0:
         ones = g.graph.constant([1] * (-1 - axis)) if axis < -1 else None
     else:
-        ones = op.Expand(g.graph.constant([1]), op.Sub(op.Size(shape_of(x)), axis + 1).unsqueeze(0))
+        ones = op.Expand(g.graph.constant([1]), op.Max(op.Sub(op.Size(shape_of(x)), axis + 1), 0).unsqueeze(0))
     spread = op.Reshape(setting, [-1] if ones is None else op.Concat([-1], ones, axis=0))
     return spread
 
 
 def _gather(g: RuleContext, d: Value, scale: Value, spread: Value) -> Value:
     """The sum of ``d`` over the elements that each scale is for."""
-    op, x, axis, block = g.op, g.x, g.attr("axis"), g.attr("block_size", 0)
+    op, x, axis, block = g.op, g.x, g.attr("axis", 1), g.attr("block_size", 0)
     if not block:
         return op.Reshape(sum_to(d, spread), shape_of(scale))
     axis = axis if x.rank is None else axis % x.rank

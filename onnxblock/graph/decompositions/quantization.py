@@ -9,7 +9,7 @@ from ...errors import UnsupportedOperatorError
 from ..arithmetic import cast_like
 from ..decomposition import MICROSOFT, decomposition
 from ..node import NodeContext
-from ..types import FLOATS
+from ..types import FLOATS, dtype_name
 from ..value import Value
 from .activation import with_bias
 
@@ -26,6 +26,15 @@ _FP4 = (
     *(-0.0, -5.208333333e-03, -0.66666667, -1.0, -0.33333333, -0.5, -0.16666667, -0.25),
 )
 """The sixteen levels of the 4-bit float of the same authors' library: a sign, two exponent bits, one mantissa bit."""
+
+
+_LEVELS = {
+    int(TensorProto.INT8): (-128.0, 127.0),
+    int(TensorProto.UINT8): (0.0, 255.0),
+    int(TensorProto.INT16): (-32768.0, 32767.0),
+    int(TensorProto.UINT16): (0.0, 65535.0),
+}
+"""The lowest and the highest level of a quantized type."""
 
 
 @decomposition("MatMulNBits", domain=MICROSOFT)
@@ -120,3 +129,36 @@ def gather_block_quantized(n: NodeContext) -> Value:
         zero = op.Slice(zero, [0], blocks_a_row, [-1]).unsqueeze(-1)
     y: Value = (op.Reshape(q, blocks) - zero) * scale.unsqueeze(-1)
     return op.Reshape(y, op.Concat(op.Shape(scale, end=-1), [-1], axis=0))
+
+
+@decomposition("QuantizeLinear", domain=MICROSOFT)
+def quantize_linear(n: NodeContext) -> Value:
+    """round(x / scale) + zero point, saturated; 16 bits too, which ONNX has since opset 21 only."""
+    op, x, zero = n.op, n.x, n.input(2)
+    level = op.Round(x / cast_like(_along_axis(n, n.inputs[1]), x))
+    if zero is None:
+        return level.clip(0.0, 255.0).cast(TensorProto.UINT8)
+    if zero.dtype not in _LEVELS:
+        raise UnsupportedOperatorError(f"it quantizes to {dtype_name(zero.dtype)}")
+    shifted: Value = level + cast_like(_along_axis(n, zero), x)
+    return shifted.clip(*_LEVELS[zero.dtype]).cast(zero.dtype)
+
+
+@decomposition("DequantizeLinear", domain=MICROSOFT)
+def dequantize_linear(n: NodeContext) -> Value:
+    """(x - zero point) · scale."""
+    scale, zero = n.inputs[1], n.input(2)
+    level = cast_like(n.x, scale)
+    if zero is not None:
+        level = level - cast_like(_along_axis(n, zero), scale)
+    y: Value = level * _along_axis(n, scale)
+    return y
+
+
+def _along_axis(n: NodeContext, setting: Value) -> Value:
+    """A scale or zero point as it broadcasts with x: one number, or one for each slice along ``axis``."""
+    if setting.rank == 0 or setting.shape == (1,):
+        return setting
+    if n.x.rank is None:
+        raise UnsupportedOperatorError("the rank of its input is not known")
+    return n.op.Reshape(setting, [-1] + [1] * (n.x.rank - 1 - n.attr("axis", 1) % n.x.rank))

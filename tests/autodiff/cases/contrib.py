@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
+from onnx import TensorProto, helper
 
-from . import DEFINITIONS, ORT, Case, case, normal
+from onnxblock.autodiff.check import model_of_node
 
-EVALUATORS = {"MatMulNBits": DEFINITIONS, "MatMulBnb4": DEFINITIONS, "Inverse": ORT}
+from . import DEFINITIONS, Case, case, model_case, normal
+
+EVALUATORS = {
+    f"com.microsoft.{op_type}": DEFINITIONS
+    for op_type in ("MatMulNBits", "MatMulBnb4", "QuantizeLinear", "DequantizeLinear")
+}
 
 EXCEPTIONS = {
     f"*_bits_*_bias=True:{form}": "onnxruntime wants to know the shape of the bias" for form in ("symbolic", "unranked")
@@ -40,7 +48,23 @@ def n_bits(bits: int, columns: int, zero_points: str = "none", *, bias: bool = F
     )
 
 
+def quantized_16_bits() -> Case:
+    """Quantized and back, the last element saturated; zero 3, so the highest level is 32764 above it."""
+    x, scale = np.array([1.625, -0.375, 0.4375, 9000], np.float32), np.array(0.25, np.float32)
+    feeds = {"input0": x, "input1": scale, "input2": np.array(3, np.int16)}
+    node = helper.make_node("QuantizeLinear", list(feeds), ["q"], domain=MICROSOFT)
+    model = model_of_node(node, feeds, 18)
+    model.graph.node.append(helper.make_node("DequantizeLinear", ["q", "input1", "input2"], ["y"], domain=MICROSOFT))
+    del model.graph.output[:]
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, [4]))
+    made = model_case("QuantizeLinear", model, feeds, "quantized_to_16_bits", MICROSOFT)
+    step = (6 - 6.5) + (-2 + 1.5) + (2 - 1.75) + 32764
+    return dataclasses.replace(made, gradients={"input0": np.array([1, 1, 1, 0.0]), "input1": np.array(step)})
+
+
 ROWS = [
+    quantized_16_bits(),
+    case("DequantizeLinear", np.array([7, -3, 300], np.int16), 0.25, np.array(3, np.int16), opset=18, domain=MICROSOFT),
     n_bits(4, 32),
     n_bits(4, 40, "packed", bias=True),
     n_bits(4, 48, "float"),

@@ -241,7 +241,7 @@ def test_classes_instead_of_instances(folder):
 def test_losses_and_optimizers_mixed_up(folder):
     with refused(BlockBuildError, "an optimizer takes the list of trainable parameters"):
         generate(mlp(), folder, loss=onnxblock.optim.AdamW())
-    with refused(BlockBuildError, "the name of a value is expected, not list"):
+    with refused(BlockBuildError, "the name of a value is expected, not tuple"):
         generate(mlp(), folder, optimizer=onnxblock.loss.MSELoss())
 
 

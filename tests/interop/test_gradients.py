@@ -1,6 +1,7 @@
 """Our gradient of every case of the rule tests that the original's generator takes is the one that it makes.
 
 The rule tests compare ours with finite differences; so what differs here is wrong there, and ``WRONG_THERE`` says why.
+Kinks and ties, where more than one gradient is right, are left out.
 """
 
 from __future__ import annotations
@@ -38,10 +39,8 @@ WRONG_THERE = {
     "LeakyRelu:*alpha=-*": "a negative slope",
     "MaxPool:*storage_order=1*": "indices in column order are read in row order",
     "MaxPool:maxpool_with_argmax_2d_precomputed_strides": "indices in column order are read in row order",
-    "Pow:2_scalar": "0 to the power of 0: the gradient is not a number",
     "ScatterElements:*reduction*": "reduction is ignored",
     "ScatterElements:zero_factors": "reduction is ignored",
-    "ScatterElements:*_ties": "reduction is ignored",
     "ScatterElements:*_duplicate_indices": "reduction is ignored",
     "ScatterND:*reduction*": "reduction is ignored",
     "ScatterND:zero_slices": "reduction is ignored",
@@ -53,7 +52,7 @@ WRONG_THERE = {
 def test_gradients_are_those_of_the_original(original_python, tmp_path):
     exact = {}
     for index, case in enumerate(harness.all_cases()):
-        if harness.exception_of(case, "all") or harness.exception_of(case, "float64"):
+        if case.domain or not harness.is_smooth(case):
             continue
         at = harness.point(index)
         model = losses.loss_model(case, at)
@@ -84,10 +83,10 @@ def test_gradients_are_those_of_the_original(original_python, tmp_path):
             equal.add(name)
         elif not known:
             different[name] = worst
-    assert not different
+    assert not different, "wrong there? then say why in WRONG_THERE"
     assert not unused
-    assert len(equal) > 480
-    assert len({name.split(":")[0] for name in equal}) > 55
+    assert len(equal) > 400
+    assert len({name.split(":")[0] for name in equal}) > 50
 
 
 def distance(theirs: np.ndarray, ours: np.ndarray) -> float:

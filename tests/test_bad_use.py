@@ -117,9 +117,11 @@ def test_an_empty_batch(files, others):
 
 
 @pytest.mark.parametrize("label", [10, 1000, -1, -10, -11, 2**40])
-def test_labels_that_are_no_class(label, others):
+@pytest.mark.parametrize("kind", [loss.CrossEntropyLoss, loss.NLLLoss])
+def test_labels_that_are_no_class(kind, label, tmp_path):
     """Negative ones too: an index may count from the end, a label may not."""
-    training, undisturbed = begin(others), begin(others)
+    files = generate(perceptron(), tmp_path, loss=kind())
+    training, undisturbed = begin(files), begin(files)
     wrong = LABELS.copy()
     wrong[2] = label
     for each in (training, undisturbed):

@@ -33,6 +33,7 @@ _SETTINGS = {
     (MICROSOFT, "GroupQueryAttention"): (7, 8),
     (MICROSOFT, "MatMulBnb4"): (2,),
     (MICROSOFT, "MatMulNBits"): (2, 3),
+    (MICROSOFT, "MRotaryEmbedding"): (2, 3),
     (MICROSOFT, "Pad"): (2,),
     (MICROSOFT, "QuantizeLinear"): (1, 2),
     (MICROSOFT, "RotaryEmbedding"): (2, 3),

@@ -16,7 +16,8 @@ class Row:
     """One node at one point.
 
     Inputs that are not float32, and those whose position is in ``fixed``, are initializers.  ``kept`` are float inputs
-    that are not differentiated.  ``compared`` are the outputs that the kernel fills.
+    that are not differentiated, ``sized`` those whose shape is always known.  ``compared`` are the outputs that the
+    kernel fills.
     """
 
     op_type: str
@@ -28,6 +29,7 @@ class Row:
     opset: int = 18
     fixed: tuple[int, ...] = ()
     kept: tuple[int, ...] = ()
+    sized: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         shapes = ["x".join(map(str, x.shape)) or "scalar" if x is not None else "none" for x in self.inputs]
@@ -62,7 +64,7 @@ class Row:
             if self.is_fed(k):
                 # The last two axes are often weights or widths, which a model knows.
                 shape = [f"n{d}" if symbolic and a < x.ndim - 1 and d > 1 else d for a, d in enumerate(x.shape)]
-                shape = list(x.shape) if x.ndim < 3 else shape
+                shape = list(x.shape) if x.ndim < 3 or k in self.sized else shape
                 inputs.append(
                     helper.make_tensor_value_info(f"input{k}", helper.np_dtype_to_tensor_dtype(x.dtype), shape)
                 )
@@ -170,6 +172,33 @@ MATRIX_PRODUCTS = [
     row("ConvTransposeWithDynamicPads", normal(1, 2, 4, 4), normal(2, 3, 3, 3), np.array([1, 0, 0, 1]), strides=[2, 2]),
     row("CDist", normal(3, 4), normal(5, 4)),
     row("CDist", normal(3, 4), normal(5, 4), metric="euclidean"),
+]
+
+TOKENS, LIKES = normal(4, 6), normal(4, 3)
+EXPERTS = normal(3, 8, 6), normal(3, 8), normal(3, 6, 8, seed=1), normal(3, 6)
+SWIGLU = {"activation_type": "swiglu", "swiglu_fusion": 1, "activation_alpha": 1.702, "activation_beta": 1.0}
+
+MIXTURES = [
+    *(
+        row("MoE", TOKENS, LIKES, *EXPERTS, k=k, normalize_routing_weights=normalized, activation_type=name)
+        for k, normalized, name in ((1, 0, "relu"), (2, 0, "gelu"), (2, 1, "silu"), (3, 1, "identity"))
+    ),
+    row("MoE", normal(2, 2, 6), LIKES, EXPERTS[0], None, EXPERTS[2], k=2),
+    *(
+        row("MoE", TOKENS, LIKES, normal(3, 16, 6), normal(3, 16), *EXPERTS[2:], k=2, **SWIGLU, **limit)
+        for limit in ({}, {"swiglu_limit": 1.0})
+    ),
+    *(
+        row(
+            *("CausalConvWithState", normal(2, 3, 7), normal(3, 1, 4), normal(3) if full else None),
+            normal(2, 3, 3 * dilation) if full else None,
+            settings={"outputs": 2, "compared": (0, 1), "sized": (1,)},
+            dilation=dilation,
+            activation=activation,
+        )
+        for full in (False, True)
+        for dilation, activation in ((1, "silu"), (2, "none"), (2, "swish"))
+    ),
 ]
 
 POINTS = np.random.default_rng(0).uniform(-1.3, 1.3, (1, 3, 3, 2)).astype(np.float32)

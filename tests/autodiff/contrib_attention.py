@@ -77,6 +77,13 @@ ROTARY = [
     )
 ]
 
+SECTIONS = {"mrope_section": [1, 2, 1]}
+ROTARY += [
+    row("MRotaryEmbedding", x, integers(16, 3, B, S), COSINE, SINE, mrope_layout=layout, **SECTIONS, **heads)
+    for x, heads in ((normal(B, HEADS, S, 8), {"interleaved": 1}), (normal(B, S, HEADS * 8), {"num_heads": HEADS}))
+    for layout in (0, 1)
+]
+
 Q, K, V = normal(B, S, 4 * 16), normal(B, S, 2 * 16, seed=1), normal(B, S, 2 * 16, seed=2)
 FULL, TOTAL = int32(S - 1, S - 1), int32(S)
 TABLES = normal(16, 8), normal(16, 8, seed=1)

@@ -23,6 +23,7 @@ ROWS = [
     *contrib.ACTIVATIONS,
     *contrib.NORMALIZATIONS,
     *contrib.MATRIX_PRODUCTS,
+    *contrib.MIXTURES,
     *contrib.MOVEMENTS,
     *contrib.QUANTIZED,
     *contrib_attention.ROWS,

@@ -23,13 +23,8 @@ def bias_gelu(n: NodeContext) -> Value:
 
 @decomposition("FastGelu", domain=MICROSOFT)
 def fast_gelu(n: NodeContext) -> Value:
-    """y = z (1 + tanh(√(2/π) (z + 0.044715 z³))) / 2 with z = x + bias  (Hendrycks, Gimpel 2016)."""
-    z, op = with_bias(n.x, n.input(1)), n.op
-    if n.graph.opset >= 20:
-        return op.Gelu(z, approximate="tanh")
-    inner = z * (z * z * 0.044715 + 1.0) * math.sqrt(2 / math.pi)
-    y: Value = z * (inner.tanh() + 1.0) * 0.5
-    return y
+    """The approximation of Gelu by tanh, of x + bias."""
+    return tanh_gelu(with_bias(n.x, n.input(1)))
 
 
 @decomposition("QuickGelu", domain=MICROSOFT)
@@ -52,6 +47,15 @@ def exact_gelu(x: Value) -> Value:
     if x.graph.opset >= 20:
         return x.graph.op.Gelu(x)
     y: Value = x * (x.graph.op.Erf(x * math.sqrt(0.5)) + 1.0) * 0.5
+    return y
+
+
+def tanh_gelu(x: Value) -> Value:
+    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2  (Hendrycks, Gimpel 2016)."""
+    if x.graph.opset >= 20:
+        return x.graph.op.Gelu(x, approximate="tanh")
+    inner = x * (x * x * 0.044715 + 1.0) * math.sqrt(2 / math.pi)
+    y: Value = x * (inner.tanh() + 1.0) * 0.5
     return y
 
 

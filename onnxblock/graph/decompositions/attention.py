@@ -185,22 +185,50 @@ def rotary_embedding(n: NodeContext) -> Value:
     The input is [B, S, N H] or [B, N, S, H]; the position of the first element, or all of them, are an input.  The
     attribute ``scale`` has no effect in onnxruntime's kernels, nor here.
     """
-    op, x, positions = n.op, n.x, n.inputs[1]
-    cosine, sine = n.inputs[2:4]
-    heads, turned = n.attr("num_heads", 0), n.attr("rotary_embedding_dim", 0)
-    if x.rank not in (3, 4) or positions.rank is None:
-        raise UnsupportedOperatorError("the rank of its input or of its positions is not known")
-    if x.rank == 3:
-        size = -1 if heads else _pairs(cosine) * 2
-        split = op.Reshape(x, [0, 0, heads or -1, size]).transpose(0, 2, 1, 3)
-    else:
-        split = x
-    if turned and not heads and x.rank == 3:
-        raise UnsupportedOperatorError("it turns a part of each head and does not say how many heads there are")
+    positions, cosine, sine = n.inputs[1:4]
+    if positions.rank is None:
+        raise UnsupportedOperatorError("the rank of its positions is not known")
+    split = _split_heads(n)
     where = positions if positions.rank == 2 else _positions(n, split, positions, None)
-    y = rotated(split, *_rotation(cosine, sine, where), bool(n.attr("interleaved", 0)))
-    merged = op.Reshape(y.transpose(0, 2, 1, 3), [0, 0, -1]) if x.rank == 3 else y
-    return with_shape_of(merged, x)
+    return _rotated_like(n, split, *_rotation(cosine, sine, where))
+
+
+@decomposition("MRotaryEmbedding", domain=MICROSOFT)
+def rotary_embedding_of_sections(n: NodeContext) -> Value:
+    """RotaryEmbedding in which each pair follows one of three positions [3, B, S]: in time, across and down.
+
+    The pairs of the three lie in a row, or take turns  (Wang et al. 2024).
+    """
+    cosine, sine = n.inputs[2:4]
+    pairs, sections = _pairs(cosine), list(n.attr("mrope_section"))
+    follows = np.repeat(np.arange(3), sections)
+    if n.attr("mrope_layout", 0):
+        follows = np.zeros(pairs, np.int64)
+        for k in (1, 2):
+            follows[k : 3 * sections[k] : 3] = k
+    chosen = (np.arange(3)[:, None] == follows).reshape(3, 1, 1, pairs)
+    tables = (n.op.Gather(table, n.inputs[1]) for table in (cosine, sine))
+    first, second = ((t * n.graph.constant(chosen, t.dtype)).sum(0).unsqueeze(1) for t in tables)
+    return _rotated_like(n, _split_heads(n), first, second)
+
+
+def _split_heads(n: NodeContext) -> Value:
+    """The input of a rotary embedding as [B, N, S, H]."""
+    x, heads = n.x, n.attr("num_heads", 0)
+    if x.rank == 4:
+        return x
+    if x.rank != 3:
+        raise UnsupportedOperatorError("the rank of its input is not known")
+    if n.attr("rotary_embedding_dim", 0) and not heads:
+        raise UnsupportedOperatorError("it turns a part of each head and does not say how many heads there are")
+    size = -1 if heads else _pairs(n.inputs[2]) * 2
+    return n.op.Reshape(x, [0, 0, heads or -1, size]).transpose(0, 2, 1, 3)
+
+
+def _rotated_like(n: NodeContext, x: Value, cosine: Value, sine: Value) -> Value:
+    """x [B, N, S, H] turned, in the shape of the node's input."""
+    y = rotated(x, cosine, sine, bool(n.attr("interleaved", 0)))
+    return with_shape_of(n.op.Reshape(y.transpose(0, 2, 1, 3), [0, 0, -1]) if n.x.rank == 3 else y, n.x)
 
 
 def _pairs(cosine: Value) -> int:

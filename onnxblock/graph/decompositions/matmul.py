@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from ...errors import UnsupportedOperatorError
 from ..decomposition import MICROSOFT, decomposition
 from ..node import NodeContext
 from ..value import Value
-from .activation import with_bias
+from .activation import silu, with_bias
 
 _STANDARD_ACTIVATIONS = {
     "Relu": (),
@@ -105,6 +107,25 @@ def conv_transpose_with_dynamic_pads(n: NodeContext) -> Value:
     settings = {name: n.attr(name) for name in names}
     known = None if pads is None else [int(p) for p in pads.reshape(-1)]
     return n.op.ConvTranspose(n.inputs[0], n.inputs[1], n.input(3), pads=known, **settings)
+
+
+@decomposition("CausalConvWithState", domain=MICROSOFT)
+def causal_conv_with_state(n: NodeContext) -> Sequence[Value | None]:
+    """Each channel convolved with what came before, x [B, C, L] behind a state of the last inputs; the state after."""
+    op, x, weight = n.op, n.x, n.inputs[1]
+    extended = ("ndim", 1), ("channels_last", 0), ("state_window", 0), ("state_update_capacity", 0), ("state_length", 0)
+    taps = weight.shape[-1] if weight.shape is not None and len(weight.shape) == 3 else None
+    if any(n.attr(name, default) != default for name, default in extended) or not isinstance(taps, int):
+        raise UnsupportedOperatorError("it has more than one axis, another layout, or a weight of unknown shape")
+    channels, dilation = weight.shape[0] if weight.shape is not None else None, n.attr("dilation", 1)
+    if not isinstance(channels, int):
+        raise UnsupportedOperatorError("the number of its channels is not known")
+    before, past = (taps - 1) * dilation, n.input(3)
+    known = op.Pad(x, [0, 0, before, 0, 0, 0]) if past is None else op.Concat(past, x, axis=2)
+    y = op.Conv(known, weight, n.input(2), group=channels, dilations=[dilation])
+    if n.attr("activation", "none") != "none":
+        y = silu(y)
+    return y, op.Slice(known, [-before] if before else [np.iinfo(np.int64).max], [np.iinfo(np.int64).max], [2]), None
 
 
 @decomposition("CDist", domain=MICROSOFT)

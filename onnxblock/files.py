@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,11 +33,11 @@ def replacing(path: AnyPath, error_type: type[OnnxBlockError] = OnnxBlockError) 
     """A binary file that takes the place of ``path`` when the block ends without an exception.
 
     The bytes go to a temporary name in the same folder, reach the disk, and are renamed in one step; what was at
-    ``path`` stays readable until then and is kept when the block raises.  Raises ``error_type`` when the file
-    cannot be written.
+    ``path`` stays readable until then and is kept when the block raises.  Of several that write to one path at once,
+    each writes a file of its own, and the last to end stays.  Raises ``error_type`` when the file cannot be written.
     """
     target = as_path(path, error_type)
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.partial")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}.partial")
     try:
         with temporary.open("wb") as file:
             yield file

@@ -97,12 +97,16 @@ def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     1. Pooling with ``ceil_mode``: one window too many where the last would start in the padding (before opset 22).
     2. ConvTranspose with SAME padding and an output_padding: the size is input · stride, the padding is added to it.
     3. STFT without an explicit ``onesided``: the default of 1 is ignored.
+    4. Attention with sizes that are not numbers: some of the sizes of its outputs are zero.
     """
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute if not a.ref_attr_name}
     if node.op_type in ("AveragePool", "MaxPool", "LpPool"):
         return bool(attributes.get("ceil_mode")) and _starts_in_padding(attributes, types.get(node.input[0]))
     if node.op_type == "ConvTranspose" and "output_padding" in attributes:
         return bool(attributes.get("auto_pad", b"").startswith(b"SAME"))
+    if node.op_type == "Attention" and node.domain in ("", "ai.onnx"):
+        inputs = [tensor_type(types.get(name)) for name in node.input if name]
+        return not all(known is not None and known.is_static for known in inputs)
     return node.op_type == "STFT" and "onesided" not in attributes
 
 

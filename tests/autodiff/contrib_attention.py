@@ -116,4 +116,16 @@ GROUPED = [
     ),
 ]
 
-ROWS = [*ATTENTION, *MULTI_HEAD, *ROTARY, *GROUPED]
+HEADS_APART = normal(B, 4, S, 8), normal(B, 2, 6, 8, seed=1), normal(B, 2, 6, 5, seed=2)
+ONNX = {"domain": "", "opset": 23}
+
+STANDARD = [
+    row("Attention", *HEADS_APART, settings=ONNX),
+    row("Attention", *HEADS_APART, scale=0.3, softcap=1.5, settings=ONNX),
+    row("Attention", *HEADS_APART, normal(S, 6), settings=ONNX),
+    row("Attention", *HEADS_APART, integers(2, B, 1, S, 6) > 0, settings=ONNX),
+    row("Attention", Q, K, V, q_num_heads=4, kv_num_heads=2, is_causal=1, settings=ONNX),
+]
+"""ONNX's own operator."""
+
+ROWS = [*ATTENTION, *MULTI_HEAD, *ROTARY, *GROUPED, *STANDARD]

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, helper, numpy_helper
 
 from ...errors import BlockBuildError, FeedError, GradientMismatchError, did_you_mean
+from ...graph.context import open_graph
 from ...graph.graph import Graph
 from ...graph.load import load
 from ...graph.precision import to_float64
@@ -69,6 +70,9 @@ def check_gradients(
     if dtype not in ("float64", "float32"):
         raise BlockBuildError(f"dtype={dtype!r} is not known here.", 'It is "float64" or "float32".')
     forward = Graph(*load(model)).to_model_proto()
+    if forward.functions:
+        # Numbers may come into a function as attributes, which have no float64.
+        forward = open_graph(forward).to_model_proto()
     if dtype == "float64":
         forward = to_float64(forward)
     rng = np.random.default_rng(seed)

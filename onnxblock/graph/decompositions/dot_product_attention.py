@@ -98,7 +98,8 @@ def _scale(n: NodeContext, q: Value) -> Value | float:
         return float(given)
     if size is not None:
         return 1 / math.sqrt(size)
-    return 1.0 / cast_like(n.op.Gather(shape_of(q), 3), q).sqrt()
+    root = n.op.Gather(shape_of(q), 3).cast(TensorProto.FLOAT).sqrt()
+    return cast_like(1.0 / root, q)
 
 
 # -- masks

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from onnx import ModelProto
 
-ORT, REFERENCE, DEFINITIONS = "onnxruntime", "onnx.reference", "definitions"
+ORT, REFERENCE, DEFINITIONS, PARTS = "onnxruntime", "onnx.reference", "definitions", "parts"
 
 
 @dataclass(frozen=True)

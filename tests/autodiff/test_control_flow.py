@@ -1,0 +1,151 @@
+"""Random nodes inside branches and loops run once: the gradient sees what the forward pass drew."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime
+import pytest
+from onnx import ModelProto, TensorProto, helper, parser
+
+from onnxblock.autodiff.backward import backward
+from onnxblock.errors import UnsupportedOperatorError
+from onnxblock.graph.dependencies import all_nodes
+from onnxblock.graph.graph import Graph
+from onnxblock.graph.passes import run_passes
+
+X, W = np.array([0.5, -1.5, 2.0, 0.75], np.float32), np.array([1.5, 0.5, -0.75, 2.0], np.float32)
+COTANGENT = np.array([1.0, -2.0, 0.5, 3.0], np.float32)
+
+DROP = "m = Mul ({x}, w) {y} = Dropout (m, ratio, training)"
+BRANCH = """
+    y = If (c) <then_branch = then () => (float[4] p) {{ {nodes} }},
+                else_branch = other () => (float[4] q) {{ q = Mul (x, x) }}>
+"""
+LOOP = """
+    y = Loop (two, , x) <body = body (int64 k, bool on, float[4] s) => (bool go, float[4] t) {{
+        {nodes}
+        go = Identity (on)
+    }}>
+"""
+INNER = """
+    t = Loop (two, , s) <body = inner (int64 j, bool running, float[4] u) => (bool go_on, float[4] v) {
+        m = Mul (u, w)
+        v = Dropout (m, ratio, training)
+        go_on = Identity (running)
+    }>
+"""
+EVERY_OTHER = """
+    rest = Mod (k, two)
+    odd = Cast <to = 9> (rest)
+    t = If (odd) <then_branch = drop () => (float[4] d) { m = Mul (s, w) d = Dropout (m, ratio, training) },
+                  else_branch = keep () => (float[4] e) { e = Mul (s, w) }>
+"""
+SCAN = """
+    z = Constant <value = float[2, 4] {1.5, 2.5, 0.5, -1.5, 0.5, 1.25, 2.0, 0.25}> ()
+    y = Scan (x, z) <num_scan_inputs = 1, body = body (float[4] s, float[4] e) => (float[4] t) {
+        se = Mul (s, e)
+        t = Dropout (se, ratio, training)
+    }>
+"""
+# The nodes, and how often w is a factor of y.
+CASES = {
+    "dropout in a branch": (BRANCH.format(nodes=DROP.format(x="x", y="p")), 1),
+    "dropout in a loop": (LOOP.format(nodes=DROP.format(x="s", y="t")), 2),
+    "dropout in a loop in a loop": (LOOP.format(nodes=INNER), 4),
+    "dropout in every other iteration": (LOOP.format(nodes=EVERY_OTHER), 2),
+    "dropout in a loop in a branch": (
+        BRANCH.format(nodes=INNER.replace("t = Loop (two, , s)", "p = Loop (two, , x)")),
+        2,
+    ),
+    "dropout in a scan": (SCAN, 0),
+    "noise in a branch": (BRANCH.format(nodes="n = RandomNormal <shape = [4]> () p = Mul (x, n)"), 0),
+    "noise in a loop": (LOOP.format(nodes="n = RandomNormal <shape = [4]> () t = Mul (s, n)"), 0),
+}
+
+
+def with_gradients(nodes: str) -> ModelProto:
+    """y, and the gradients of x and w for a cotangent that is an input."""
+    model = parser.parse_model(f"""
+        <ir_version: 10, opset_import: ["": 21]>
+        g (float[4] x, float[4] w, bool c, float[4] dy) => (float[4] y) {{
+            ratio = Constant <value_float = 0.3> ()
+            training = Constant <value = bool {{1}}> ()
+            two = Constant <value = int64 {{2}}> ()
+            {nodes}
+        }}
+    """)
+    graph = Graph(model)
+    found = backward(graph, {"y": graph.value("dy")}, ["x", "w"])
+    for name in found.values():
+        graph.proto.output.append(helper.make_tensor_value_info(name, TensorProto.FLOAT, [4]))
+    run_passes(graph.model)
+    return graph.model
+
+
+def random_nodes(model: ModelProto) -> list[str]:
+    return [n.op_type for n in all_nodes(model.graph.node) if n.op_type in {"Dropout", "RandomNormal"}]
+
+
+@pytest.mark.parametrize("optimized", [True, False], ids=["optimized", "plain"])
+@pytest.mark.parametrize("name", CASES)
+def test_what_was_drawn_is_shared(name: str, optimized: bool) -> None:
+    """Every y here is a product: dx = dy · y / x, and dw = dy · (times w occurs) · y / w, whatever was drawn."""
+    nodes, times = CASES[name]
+    model = with_gradients(nodes)
+    assert len(random_nodes(model)) == 1
+    options = onnxruntime.SessionOptions()
+    levels = onnxruntime.GraphOptimizationLevel
+    options.graph_optimization_level = levels.ORT_ENABLE_ALL if optimized else levels.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feeds = {"x": X, "w": W, "c": np.array(True), "dy": COTANGENT}
+    wanted = {i.name for i in session.get_inputs()}
+    drawn = set()
+    for _ in range(8):
+        y, dx, *dw = session.run(None, {k: v for k, v in feeds.items() if k in wanted})
+        drawn.add(y.tobytes())
+        np.testing.assert_allclose(dx, COTANGENT * y / X, rtol=1e-5)
+        for d in dw:
+            np.testing.assert_allclose(d, COTANGENT * times * y / W, rtol=1e-5)
+    assert len(drawn) > 1
+
+
+def test_the_branch_not_taken_has_no_part() -> None:
+    model = with_gradients(CASES["dropout in a branch"][0])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    y, dx, dw = session.run(None, {"x": X, "w": W, "c": np.array(False), "dy": COTANGENT})
+    np.testing.assert_allclose(y, X * X)
+    np.testing.assert_allclose(dx, 2 * COTANGENT * X)
+    np.testing.assert_array_equal(dw, 0)
+
+
+def test_an_operator_without_gradient_inside_a_body_is_named() -> None:
+    model = parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21, "own": 1]>
+        g (float[4] x, bool c) => (float[4] y) {
+            y = If (c) <then_branch = then () => (float[4] p) { p = own.Nobody (x) },
+                        else_branch = other () => (float[4] q) { q = Identity (x) }>
+        }
+    """)
+    graph = Graph(model)
+    with pytest.raises(UnsupportedOperatorError, match="Nobody"):
+        backward(graph, {"y": graph.constant(COTANGENT)}, ["x"])
+
+
+def test_a_sequence_needed_in_every_iteration_is_refused() -> None:
+    model = parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21]>
+        g (float[4] x, int64 n) => (float[4] y) {
+            first = SequenceConstruct (x, x)
+            zero = Constant <value = int64 {0}> ()
+            last, y = Loop (n, , first, x) <body = body (int64 k, bool on, seq(float[4]) s, float[4] u)
+                => (bool go, seq(float[4]) t, float[4] v) {
+                e = SequenceAt (s, zero)
+                v = Mul (u, e)
+                t = SequenceInsert (s, v)
+                go = Identity (on)
+            }>
+        }
+    """)
+    graph = Graph(model)
+    with pytest.raises(UnsupportedOperatorError, match="'s' of every iteration"):
+        backward(graph, {"y": graph.constant(COTANGENT)}, ["x"])

@@ -7,6 +7,7 @@ for what is random.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -131,49 +132,18 @@ class Iteration:
             for element, d in zip(self.collected, d_collected, strict=True)
             if d is not None
         ]
-        found = self.work.differentiate(
-            [
-                *((self.state_out[k], d) for k, d in d_states.items()),
-                *((element.name, d) for element, _, d in d_elements),
-            ],
-            roots,
-        )
+        cotangents = [(self.state_out[k], d) for k, d in d_states.items()]
+        cotangents += [(element.name, d) for element, _, d in d_elements]
+        found = self.work.differentiate(cotangents, roots)
         captured = [name for name in g.captured if name in found]
         sums = {name: joint.argument("d_captured", joint.type_proto(name)) for name in captured}
-        results = [
-            found.get(self.state_in[k]) or zeros_like_value(d if self.fixed[k] else joint.value(self.state_in[k]))
-            for k, d in d_states.items()
-        ]
+        results = [found.get(self.state_in[k]) or self._no_cotangent(k, d) for k, d in d_states.items()]
         results += [sum_of(sums[name], found[name]) for name in captured]
-        results += [
-            found.get(e.name) or zeros_like_value(joint.value(e.name)) for e in (self.elements[k] for k in wanted)
-        ]
+        wanted_names = [self.elements[k].name for k in wanted]
+        results += [found.get(name) or zeros_like_value(joint.value(name)) for name in wanted_names]
         if not results:
             return None
-
-        split = self.work.split(results, is_random)
-        read = {*split.reads(), *map(str, results)}
-        kept = {name: self._keep(name) for name in [*self.state_in, *split.kept] if name in read}
-        trips = self._trips(kept.values(), d_elements)
-        body = Subgraph(self.graph)
-        back, running = body.argument("iteration", _NUMBER), body.argument("running", _FLAG)
-        forth = body.op.Sub(trips, back + 1)
-        names: dict[str, str] = {}
-        for argument in [*d_states.values(), *sums.values()]:
-            names[argument] = body.argument("d", joint.type_proto(argument))
-        for element, d, argument in d_elements:
-            names[argument] = body.op.Gather(d, back if element.backwards else forth, axis=element.axis)
-        for element, sequence in zip(self.elements, self.sequences, strict=True):
-            if element.name in read:
-                names[element.name] = body.op.Gather(sequence, back if element.backwards else forth, axis=element.axis)
-        for name, value in kept.items():
-            pick = body.op.SequenceAt if is_sequence(self.graph.type_proto(value)) else body.op.Gather
-            names[name] = pick(value, forth)
-        # The body runs only where its condition holds.
-        names.update(zip(self.given, (forth, body.constant(np.array(True))), strict=False))
-        self.work.fill(body, split, names)
-        body.returns([running, *(names.get(value, value) for value in results)])
-
+        trips, body = self._second_body(results, [*d_states.values(), *sums.values()], d_elements)
         start = [d_final[k] or zeros_like_value(self.initial[k] if self.fixed[k] else g.output(k)) for k in carried]
         start += [zeros_like_value(self.graph.value(name)) for name in captured]
         made = self.graph.add("Loop", [trips, True, *start], {"body": body.proto}, outputs=len(results))
@@ -182,11 +152,39 @@ class Iteration:
             inputs[self.first + k] = _like(d, self.initial[k])
         for k, d in zip(wanted, made[len(start) :], strict=True):
             inputs[self.first + self.count + k] = self._in_order(d, k)
-        of_captured = made[len(carried) : len(start)]
-        return Cotangents(
-            inputs,
-            {name: _like(d, self.graph.value(name)) for name, d in zip(captured, of_captured, strict=True)},
-        )
+        of_captured = zip(captured, made[len(carried) : len(start)], strict=True)
+        return Cotangents(inputs, {name: _like(d, self.graph.value(name)) for name, d in of_captured})
+
+    def _no_cotangent(self, k: int, d: Value) -> Value:
+        """Zeros like a state before the iteration; ``d`` is the cotangent of the one after it."""
+        return zeros_like_value(d if self.fixed[k] else self.joint.value(self.state_in[k]))
+
+    def _second_body(
+        self, results: list[Value], states: Sequence[Value], d_elements: Sequence[tuple[Elements, Value, Value]]
+    ) -> tuple[Value, Subgraph]:
+        """The number of iterations, and the body that goes back through them."""
+        split = self.work.split(results, functools.partial(is_random, self.joint))
+        read = {*split.reads(), *map(str, results)}
+        kept = {name: self._keep(name) for name in [*self.state_in, *split.kept] if name in read}
+        trips = self._trips(kept.values(), d_elements)
+        body = Subgraph(self.graph)
+        back, running = body.argument("iteration", _NUMBER), body.argument("running", _FLAG)
+        forth = body.op.Sub(trips, back + 1)
+        names: dict[str, str] = {}
+        for state in states:
+            names[state] = body.argument("d", self.joint.type_proto(state))
+        taken: list[tuple[Elements, Value, str]] = list(d_elements)
+        taken += [(e, array, e.name) for e, array in zip(self.elements, self.sequences, strict=True) if e.name in read]
+        for element, array, name in taken:
+            names[name] = body.op.Gather(array, back if element.backwards else forth, axis=element.axis)
+        for name, value in kept.items():
+            pick = body.op.SequenceAt if is_sequence(self.graph.type_proto(value)) else body.op.Gather
+            names[name] = pick(value, forth)
+        # The body runs only where its condition holds.
+        names.update(zip(self.given, (forth, body.constant(np.array(True))), strict=False))
+        self.work.fill(body, split, names)
+        body.returns([running, *(names.get(value, value) for value in results)])
+        return trips, body
 
     def _in_order(self, d: Value, k: int) -> Value:
         """What was collected from the last iteration to the first, as the elements lie in the k-th sequence."""

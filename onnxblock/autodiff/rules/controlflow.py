@@ -65,7 +65,7 @@ def _is_kept(branch: BodyGradient, node: NodeProto) -> bool:
     Computing them again is for what is cheap: constants; and for what has no known type to put out.
     """
     known = all(innermost_dtype(branch.joint.type_proto(name)) for name in node.output if name)
-    return known and (bool(node.input) or is_random(node))
+    return known and (bool(node.input) or is_random(branch.joint, node))
 
 
 def _keep(g: RuleContext, branches: list[BodyGradient], splits: list[Split]) -> list[dict[str, str]]:

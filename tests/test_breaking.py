@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+from onnx import parser
+
+from artifacts.api import CheckpointState, Module, Optimizer
 from onnxblock.files import replacing
+from tests.refusing import generate
 
 
 def test_two_that_write_one_file_at_once(tmp_path):
@@ -15,3 +20,23 @@ def test_two_that_write_one_file_at_once(tmp_path):
         first.write(b"one one")
     assert path.read_bytes() == b"one one one"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_result_that_is_a_weight_or_an_input_keeps_its_value(tmp_path):
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        agraph (float[n, 2] x) => (float[n, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { y = MatMul(x, w) }
+    """)
+    files = generate(model, tmp_path, additional_output_names=["w", "x"])
+    state = CheckpointState.load_checkpoint(files.checkpoint)
+    module = Module(files.training_model, state, files.eval_model)
+    optimizer = Optimizer(files.optimizer_model, module)
+    x = np.ones((3, 2), np.float32)
+    for training in (True, False):
+        before = state.parameters["w"].data.copy()
+        _, weight, given = module.train(training)(x, np.zeros((3, 2), np.float32))
+        optimizer.step()
+        assert not np.array_equal(state.parameters["w"].data, before)
+        assert np.array_equal(weight, before)
+        given.fill(0)
+        assert np.all(x == 1)

@@ -30,6 +30,8 @@ class BoundModel:
         self.manifest = manifest
         self.user_inputs = [UserInput(port) for port in manifest.inputs_of("user")]
         self.user_outputs = [port.name for port in manifest.outputs_of("loss", "user")]
+        # a result that is an input too would be the very memory of that input, which the next step changes
+        self._copied = {port.name for port in manifest.inputs}.intersection(self.user_outputs)
         self._session = session
         self._binding = session.io_binding()
         self._run_options = silent_run_options()
@@ -122,10 +124,14 @@ class BoundModel:
         as_ortvalues = bool(wrapped) and all(wrapped)
         return _one_or_all(
             [
-                self._ortvalue_type(results[k]) if as_ortvalues else unwrap(results[k])
-                for k in range(len(self.user_outputs))
+                self._ortvalue_type(result) if as_ortvalues else self._array(name, result)
+                for name, result in zip(self.user_outputs, results)  # the next values of states come after
             ]
         )
+
+    def _array(self, name: str, result: Any) -> Array:
+        array = unwrap(result)
+        return array.copy() if name in self._copied else array
 
     def _run_unbound(self, values: Sequence[Any]) -> Any:
         feeds = {name: array for name, (array, _) in self._bound.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -36,6 +37,7 @@ class BoundModel:
         self._binding = session.io_binding()
         self._run_options = silent_run_options()
         self._ortvalue_type = runtime().OrtValue
+        self._lock = threading.Lock()  # two runs with one binding at once would read freed memory
         self._bound: dict[str, tuple[Array, Any]] = {}
         self._targets: dict[str, Array] = {}
         self._after: list[Callable[[], None]] = []
@@ -100,6 +102,10 @@ class BoundModel:
             FeedError: the values do not fit the inputs.
             OnnxBlockError: the run failed.
         """
+        with self._lock:
+            return self._run(values)
+
+    def _run(self, values: Sequence[Any]) -> Any:
         wrapped = [isinstance(value, self._ortvalue_type) for value in values]
         ready = checked(self.user_inputs, values, wrapped)
         if self._moves_statistics and ready and all(0 in _shape_of(value) for value in ready):

@@ -123,21 +123,23 @@ class RecurrentLayer:
     # -- products over all steps at once
 
     def _rows(self, v: Value) -> Value:
-        """From [time, direction, batch, features] to [direction, time · batch, features]."""
-        features = self.op.Slice(shape_of(v), [3], [4])
-        turned = v if self.directions == 1 else self.op.Transpose(v, perm=[1, 0, 2, 3])
-        rows: Value = self.op.Reshape(turned, self.op.Concat([self.directions, -1], features, axis=0))
-        return rows
+        """From [time, direction, batch, features] to [direction, time · batch, features], a matrix for one direction."""
+        op, features = self.op, self.op.Slice(shape_of(v), [3], [4])
+        if self.directions == 1:
+            return op.Reshape(v, op.Concat([-1], features, axis=0))
+        return op.Reshape(op.Transpose(v, perm=[1, 0, 2, 3]), op.Concat([self.directions, -1], features, axis=0))
 
     def _steps(self, rows: Value) -> Value:
-        features = self.op.Slice(shape_of(rows), [2], [3])
+        op, features = self.op, self.op.Slice(shape_of(rows), [-1], [_END])
         if self.directions == 1:
-            return self.op.Reshape(rows, self.op.Concat(self.time, [1], self.batch, features, axis=0))
-        parted = self.op.Reshape(rows, self.op.Concat([self.directions], self.time, self.batch, features, axis=0))
-        return self.op.Transpose(parted, perm=[1, 0, 2, 3])
+            return op.Reshape(rows, op.Concat(self.time, [1], self.batch, features, axis=0))
+        parted = op.Reshape(rows, op.Concat([self.directions], self.time, self.batch, features, axis=0))
+        return op.Transpose(parted, perm=[1, 0, 2, 3])
 
     def product(self, v: Value, weight: Value) -> Value:
         """``v weight'`` at every step."""
+        if self.directions == 1:
+            return self._steps(self.op.Gemm(self._rows(v), self.op.Squeeze(weight, [0]), transB=1))
         return self._steps(self._rows(v) @ self.op.Transpose(weight, perm=[0, 2, 1]))
 
     def biases(self) -> tuple[Value | None, Value | None]:
@@ -157,14 +159,18 @@ class RecurrentLayer:
 
     def weight_gradient(self, d: Value, v: Value) -> Value:
         """``Σ d' v`` over time and batch, for each direction."""
-        gradient: Value = self.op.Transpose(self._rows(d), perm=[0, 2, 1]) @ self._rows(v)
-        return gradient
+        op, rows = self.op, self._rows(d)
+        if self.directions == 1:
+            return op.Unsqueeze(op.Gemm(rows, self._rows(v), transA=1), [0])
+        return op.Transpose(rows, perm=[0, 2, 1]) @ self._rows(v)
 
     def input_gradient(self, d: Value) -> Value:
         """The cotangent of X, from that of the products with it."""
-        dx = self.in_order(self._steps(self._rows(d) @ self.g.inputs[1]))
-        dx = self.op.Squeeze(dx, [1]) if self.directions == 1 else dx.sum(1)
-        return with_shape_of(self.op.Transpose(dx, perm=[1, 0, 2]) if self.batch_first else dx, self.g.x)
+        op, rows, weight = self.op, self._rows(d), self.g.inputs[1]
+        product = op.Gemm(rows, op.Squeeze(weight, [0])) if self.directions == 1 else rows @ weight
+        dx = self.in_order(self._steps(product))
+        dx = op.Squeeze(dx, [1]) if self.directions == 1 else dx.sum(1)
+        return with_shape_of(op.Transpose(dx, perm=[1, 0, 2]) if self.batch_first else dx, self.g.x)
 
     def gradients(
         self, d_input: Value, d_state: Value, recurrence: Callable[[], Value]
@@ -182,9 +188,9 @@ class RecurrentLayer:
         return dx, dw, dr, db
 
     def _sum_of_rows(self, d: Value) -> Value:
-        rows = self._rows(d)
-        total: Value = self.op.MatMul(ones_row(self.op.Gather(shape_of(rows), 1), rows), rows)
-        return total
+        op, rows = self.op, self._rows(d)
+        total: Value = op.MatMul(ones_row(op.Gather(shape_of(rows), -2), rows), rows)
+        return op.Unsqueeze(total, [0]) if self.directions == 1 else total
 
     # -- activations
 

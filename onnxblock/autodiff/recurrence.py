@@ -123,7 +123,7 @@ class RecurrentLayer:
     # -- products over all steps at once
 
     def _rows(self, v: Value) -> Value:
-        """From [time, direction, batch, features] to [direction, time · batch, features]; a matrix for one direction."""
+        """[time, direction, batch, features] as [direction, time · batch, features]; one direction as a matrix."""
         op, features = self.op, self.op.Slice(shape_of(v), [3], [4])
         if self.directions == 1:
             return op.Reshape(v, op.Concat([-1], features, axis=0))

@@ -25,8 +25,8 @@ class Module:
     """A model that trains: calling it computes the loss and, in training mode, accumulates the gradients.
 
     In training mode gradients are added to ``parameter.grad`` until :meth:`lazy_reset_grad`, running statistics
-    advance and dropout is active; in evaluation mode nothing changes.  Runs from several
-    threads happen one after another; training from several at once is for the caller to order.
+    advance and dropout is active; in evaluation mode nothing changes.  Runs from several threads happen one after
+    another; training from several at once is for the caller to order.
 
     Args:
         train_model_uri: the training model.

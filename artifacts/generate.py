@@ -135,7 +135,7 @@ def generate_artifacts(
         checkpoint=checkpoint,
         batch_norm=forward.batch_norm,
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
-        notes=_notes(forward),
+        notes=_notes(forward, models.choice.inputs, bool(models.choice.trainable)),
         **_parameter_tables(models),
     )
 
@@ -178,7 +178,7 @@ def _running_variance(spelling: str) -> RunningVariance:
         ) from None
 
 
-def _notes(forward: ForwardModel) -> tuple[str, ...]:
+def _notes(forward: ForwardModel, inputs: Sequence[str], has_trainable: bool) -> tuple[str, ...]:
     notes = []
     if forward.raised_from is not None:
         notes.append(f"the model was raised from opset {forward.raised_from} to {forward.opset}")
@@ -187,6 +187,14 @@ def _notes(forward: ForwardModel) -> tuple[str, ...]:
             "the model has convolutions with biases and no BatchNormalization: an exporter may have folded it into "
             "them; export in training mode to train with batch statistics"
         )
+    if forward.shared_normalization_weights:
+        notes.append(
+            f"{', '.join(forward.shared_normalization_weights)}: read by several normalizations, and trained as one; "
+            "exporters merge equal tensors of an untrained model, so export with distinct values to train them apart"
+        )
+    notes += [f"the gradient of the input {name!r} is the output {name + names.GRADIENT_SUFFIX!r}" for name in inputs]
+    if not has_trainable:
+        notes.append("no weight is trained, so there is no optimizer model")
     return tuple(notes)
 
 

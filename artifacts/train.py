@@ -24,6 +24,8 @@ from onnxblock.modes import (
     batch_norm_in_words,
     choose_batch_norm_mode,
     looks_folded,
+    own_statistics,
+    shared_normalization_weights,
 )
 from onnxblock.training import TrainingModels, build_training_models
 
@@ -51,6 +53,7 @@ class ForwardModel:
     raised_from: int | None
     batch_norm: str
     looks_folded: bool
+    shared_normalization_weights: tuple[str, ...]
 
 
 def build_training(
@@ -68,6 +71,7 @@ def build_training(
     given_opset = next(o.version for o in bare.opset_import if o.domain in ("", "ai.onnx"))
     raised = raise_opset(bare, MINIMUM_OPSET)
     choose_batch_norm_mode(raised, batch_norm)
+    own_statistics(raised, weights)
     folded = looks_folded(raised)
     graph = Graph(raised, weights, None if isinstance(model, ModelProto) else os.fspath(model))
     forward = ForwardModel(
@@ -76,6 +80,7 @@ def build_training(
         raised_from=given_opset if given_opset < graph.opset else None,
         batch_norm=batch_norm_in_words(raised),
         looks_folded=folded,
+        shared_normalization_weights=tuple(shared_normalization_weights(raised)),
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 
 import numpy as np
-from onnx import AttributeProto, ModelProto, NodeProto, helper
+from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, helper
 
 from .errors import ArgumentError
 from .graph.arithmetic import shape_of
@@ -15,6 +15,7 @@ from .graph.graph import Graph
 from .graph.passes.common_subexpressions import RANDOM
 from .graph.passes.renaming import rename_reads
 from .graph.value import Value
+from .graph.weights import Weights, stub
 
 
 class BatchNormMode(str, Enum):
@@ -58,9 +59,83 @@ def batch_norm_in_words(model: ModelProto) -> str:
 
 
 def running_statistics(model: ModelProto) -> list[str]:
-    """The initializers that hold running means and variances, whatever the mode, in initializer order."""
-    named = {name for node in _batch_norms(model) for name in node.input[3:5]}
+    """The initializers that hold running means and variances, whatever the mode, in initializer order.
+
+    Those of nodes inside bodies are among them: the data moves them, not a gradient.
+    """
+    nodes = (n for n in all_nodes(model.graph.node) if n.op_type == "BatchNormalization" and not n.domain)
+    named = {name for node in nodes for name in node.input[3:5]}
     return [t.name for t in model.graph.initializer if t.name in named]
+
+
+def own_statistics(model: ModelProto, weights: Weights) -> None:
+    """Give every BatchNormalization of the main graph running statistics of its own, in place.
+
+    Exporters merge equal tensors: a running mean may be an Identity of a bias, a Constant, or an initializer that
+    something else reads too.  Such statistics become initializers called after the node.  Nodes that share scale,
+    bias, mean and variance are one layer used several times, and keep sharing.
+    """
+    producers = {name: node for node in model.graph.node for name in node.output if name}
+    initializers = {t.name: t for t in model.graph.initializer}
+    uses: dict[str, set[tuple[str, ...]]] = {}
+    for node in all_nodes(model.graph.node):
+        layer = tuple(node.input[1:5]) if node.op_type == "BatchNormalization" and not node.domain else ()
+        for k, name in enumerate(node.input):
+            uses.setdefault(name, set()).add((str(k), *layer) if k in (3, 4) and layer else (node.name, str(k)))
+    taken = {*initializers, *producers, *(v.name for v in model.graph.input)}
+    for node in _batch_norms(model):
+        for k, what in ((3, "running_mean"), (4, "running_var")):
+            name = node.input[k]
+            if name in initializers and len(uses[name]) == 1:
+                continue
+            source = _stored(name, producers, initializers)
+            if source is None:
+                continue
+            full = weights.tensor(source.name) if source.name in weights else source
+            node.input[k] = _free_name(f"{node.name or node.output[0]}.{what}", taken)
+            own = TensorProto()
+            own.CopyFrom(full)
+            own.name = node.input[k]
+            if source.name in weights:
+                weights.add(own)
+                own = stub(own)
+            model.graph.initializer.append(own)
+
+
+def _stored(name: str, producers: dict[str, NodeProto], initializers: dict[str, TensorProto]) -> TensorProto | None:
+    """The tensor that a value is, behind any number of Identity nodes; None for a computed one."""
+    while name not in initializers:
+        node = producers.get(name)
+        if node is None or node.op_type not in ("Identity", "Constant"):
+            return None
+        if node.op_type == "Constant":
+            return next((a.t for a in node.attribute if a.name == "value"), None)
+        name = node.input[0]
+    return initializers[name]
+
+
+def _free_name(base: str, taken: set[str]) -> str:
+    name, count = base, 0
+    while name in taken:
+        count += 1
+        name = f"{base}_{count}"
+    taken.add(name)
+    return name
+
+
+_NORMALIZATIONS = frozenset(
+    {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
+)
+
+
+def shared_normalization_weights(model: ModelProto) -> list[str]:
+    """Scales and biases that several normalizations read: one layer used several times, or merged by an exporter."""
+    readers: dict[str, int] = {}
+    for node in model.graph.node:
+        if node.op_type in _NORMALIZATIONS:
+            for name in {*node.input[1:3]} - {""}:
+                readers[name] = readers.get(name, 0) + 1
+    return [t.name for t in model.graph.initializer if readers.get(t.name, 0) > 1]
 
 
 def to_evaluation_form(model: ModelProto) -> None:

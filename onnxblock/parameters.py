@@ -25,6 +25,8 @@ _SETTINGS = {
     ("", "Pow"): (1,),
     ("", "Range"): (0, 1, 2),
     ("", "Resize"): (1, 2),
+    ("", "RoiAlign"): (1,),
+    ("", "MaxRoiPool"): (1,),
     ("", "QuantizeLinear"): (1, 2),
     ("", "DequantizeLinear"): (1, 2),
     ("", "RotaryEmbedding"): (1, 2),

@@ -41,6 +41,9 @@ class UserInput:
             array = np.asarray(value, order="C")
         else:
             try:
+                plain = np.asarray(value)
+                if plain.dtype.kind == "f" and self._dtype.kind in "iub":
+                    return f"{self.name!r} is {self._text(self.shape)}, what was given has fractions"
                 array = np.asarray(value, self._dtype, order="C")
             except (TypeError, ValueError) as error:
                 return f"{self.name!r} cannot be made of what was given: {error}"

@@ -133,6 +133,12 @@ def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, a
     proto = graph.model.graph
     if outputs is None:
         outputs = [o.name for o in proto.output if graph.is_differentiable(o.name)]
+    for what, names in (("outputs", outputs), ("wrt", wrt)):
+        if not names or len(set(names)) < len(names):
+            raise BlockBuildError(
+                f"{what}={list(names)!r} " + ("names nothing." if not names else "names a value twice."),
+                "Name each value once.",
+            )
         if not outputs:
             raise BlockBuildError("no output of the model is a float tensor, so there is nothing to differentiate.")
     seeds = {}

@@ -10,8 +10,9 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from ..errors import BlockBuildError
+from ..graph.arithmetic import shape_of
 from ..graph.context import current_graph
-from ..graph.types import FLOATS, Shape, dtype_name
+from ..graph.types import FLOATS, Shape, TensorType, dtype_name
 from ..graph.value import Value
 
 Weights: TypeAlias = "npt.NDArray[Any] | Sequence[float] | float | None"
@@ -24,7 +25,8 @@ def target_like(prediction: Value, name: str) -> Value:
     Raises :class:`BlockBuildError` when the name is taken, or ``prediction`` is not a float tensor.
     """
     dtype = float_dtype(prediction)
-    return prediction.graph.input(name, dtype, prediction.shape)
+    target = prediction.graph.input(name, dtype, prediction.shape)
+    return target if prediction.is_static else _held_to(target, shape_of(prediction), prediction.shape)
 
 
 def labels_for(scores: Value, name: str, axis: int) -> Value:
@@ -32,7 +34,21 @@ def labels_for(scores: Value, name: str, axis: int) -> Value:
     shape: Shape = scores.shape
     if shape is not None:
         shape = (*shape[:axis], *shape[axis + 1 :])
-    return scores.graph.input(name, TensorProto.INT64, shape)
+    labels = scores.graph.input(name, TensorProto.INT64, shape)
+    if scores.is_static or (scores.rank is None and axis < 0):
+        return labels
+    sizes, op = shape_of(scores), scores.graph.op
+    axis = axis if scores.rank is None else axis % scores.rank
+    left = op.Concat(op.Slice(sizes, [0], [axis]), op.Slice(sizes, [axis + 1], [2**62]), axis=0)
+    return _held_to(labels, left, shape)
+
+
+def _held_to(given: Value, shape: Value, known: Shape) -> Value:
+    """``given`` as ``shape``, so that another number of elements is an error and not broadcast."""
+    held: Value = given.graph.op.Reshape(given, shape, allowzero=1)
+    if given.dtype is not None:
+        given.graph.set_type(held, TensorType(given.dtype, known))
+    return held
 
 
 def float_dtype(name: str) -> int:

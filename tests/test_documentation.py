@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 import subprocess
@@ -40,13 +41,22 @@ def with_blocks(language: str) -> list[Path]:
 
 
 @pytest.mark.parametrize("page", with_blocks("python"), ids=label)
-def test_code_runs(page, tmp_path, monkeypatch):
-    """In an empty folder, page by page; the blocks of one page share their names."""
-    monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__main__"}
+def test_code_runs(page, tmp_path):
+    """In an empty folder, page by page; the blocks of one page share their names.
+
+    Each page has a process of its own: what it registers must not reach other pages and tests.
+    """
+    lines: list[str] = []
     for line, code in blocks(read(page)):
-        # The blank lines make a traceback point into the page.
-        exec(compile("\n" * (line - 1) + code, str(page), "exec"), namespace)
+        # The blank lines make a traceback name the line of the page.
+        lines += [""] * (line - 1 - len(lines)) + code.splitlines()
+    script, folder = tmp_path / f"{page.stem}.py", tmp_path / "empty"
+    script.write_text("\n".join(lines), encoding="utf-8")
+    folder.mkdir()
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-W", "error", script]
+    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def missing(command: str, folder: Path) -> list[str]:

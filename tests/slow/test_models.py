@@ -22,10 +22,12 @@ VARIANT_CASES = [
     for variant, (exporter, opset) in product(VARIANTS, [("torchscript", 20), ("dynamo", 20), ("dynamo", 23)])
     for mode, dynamic in product(("train", "eval"), (False, True))
 ]
+# Not the new exporter: it writes the numbers in the code as float32, which moves GPT-2's logits by 4e-8.
 FLOAT64 = [
-    Case(family, exporter, opset, mode, dynamic=True, dtype=torch.float64)
-    for family, (exporter, opsets) in product([f for f in FAMILIES if FAMILIES[f].float64], OPSETS.items())
-    for opset, mode in product(opsets, ("train", "eval"))
+    Case(family, "torchscript", opset, mode, dynamic=True, dtype=torch.float64)
+    for family in FAMILIES
+    if FAMILIES[family].float64
+    for opset, mode in product(OPSETS["torchscript"], ("train", "eval"))
 ]
 
 

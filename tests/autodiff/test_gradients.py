@@ -187,3 +187,15 @@ def test_an_operator_without_gradient() -> None:
     """)
     with pytest.raises(UnsupportedOperatorError, match="Odd"):
         gradients(model, ["x"], outputs=["y"])
+
+
+def test_the_rows_of_a_jacobian_come_from_one_run_over_a_batch() -> None:
+    """Each row of the batch is the same point with another unit cotangent."""
+    model = parser.parse_model("""
+    <ir_version: 10, opset_import: ["" : 21]>
+    g (float[N,2] x) => (float[N,3] y) <float[2,3] w = {1, 2, 3, 4, 5, 6}> { h = MatMul(x, w)  y = Tanh(h) }
+    """)
+    point = np.array([0.1, -0.05], np.float32)
+    made = gradients(model, ["x"], "inputs")
+    found = run(made, {"x": np.tile(point, (3, 1)), "y_cotangent": np.eye(3, dtype=np.float32)})["x_grad"]
+    np.testing.assert_allclose(found, (1 - np.tanh(point @ W) ** 2)[:, None] * W.T, rtol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -58,8 +59,10 @@ def test_a_read_only_folder(tmp_path):
     closed = tmp_path / "closed"
     closed.mkdir()
     if os.geteuid() == 0:
-        for parent in (tmp_path, tmp_path.parent, tmp_path.parent.parent):  # those that pytest made
-            parent.chmod(parent.stat().st_mode | 0o055)
+        temporary = Path(tempfile.gettempdir()).resolve()
+        for parent in (tmp_path, *tmp_path.parents):  # those that pytest made, and where
+            if parent.is_relative_to(temporary):
+                parent.chmod(parent.stat().st_mode | 0o055)
     closed.chmod(0o555)
     try:
         for path in (closed, closed / "new"):

@@ -18,13 +18,14 @@ from .graph import decomposition
 from .graph.arithmetic import full_like, zeros_like
 from .graph.check import check
 from .graph.context import current_graph
+from .graph.explicit_windows import make_windows_explicit
 from .graph.graph import Graph
 from .graph.padding import spell_out_pads
 from .graph.passes import run_passes
 from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
-from .graph.schemas import find_schema
+from .graph.schemas import find_schema, ir_version_of
 from .graph.types import FLOATS, dtype_name, shape_text
 from .graph.value import Value
 from .graph.weights import Weights
@@ -114,6 +115,7 @@ def build_training_models(
     _refuse_reserved_names(graph, choice)
     results = tuple(dict.fromkeys([str(loss), *map(str, outputs[1:])]))
     set_outputs(graph, results)
+    make_windows_explicit(graph)
     forward = _parameters_as_inputs(graph, choice)
     evaluation = ModelProto()
     evaluation.CopyFrom(forward)
@@ -299,11 +301,12 @@ OLD_RUNTIME_IR = 10
 def settle_ir_version(model: ModelProto) -> None:
     """Set the IR version that all artifacts share.
 
-    At least 8 (functions), and at most 10 where the discontinued runtime, which knows no later one, can read the opset.
+    At least 8 (functions), and at most what came with the opset: up to opset 21 that is 10, the latest that the
+    discontinued runtime reads.
     """
     opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
-    version = max(model.ir_version, 8)
-    model.ir_version = min(version, OLD_RUNTIME_IR) if opset <= OLD_RUNTIME_OPSET else max(version, OLD_RUNTIME_IR)
+    least = 8 if opset <= OLD_RUNTIME_OPSET else OLD_RUNTIME_IR
+    model.ir_version = min(max(model.ir_version, least), ir_version_of(opset))
 
 
 def _with_weights(model: ModelProto, weights: Weights) -> ModelProto:

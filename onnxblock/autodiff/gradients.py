@@ -12,6 +12,7 @@ from ..errors import BlockBuildError
 from ..graph.arithmetic import full_like, zeros_like
 from ..graph.check import check
 from ..graph.context import current_graph, open_graph
+from ..graph.explicit_windows import make_windows_explicit
 from ..graph.graph import Graph
 from ..graph.padding import spell_out_pads
 from ..graph.passes import run_passes
@@ -130,6 +131,7 @@ def _differentiable(graph: Graph, name: str) -> Value:
 
 def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, as_inputs: bool) -> ModelProto:
     graph = open_graph(model)
+    make_windows_explicit(graph)
     proto = graph.model.graph
     if outputs is None:
         outputs = [o.name for o in proto.output if graph.is_differentiable(o.name)]

@@ -16,7 +16,14 @@ from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_y
 from .dependencies import inner_names, reads
 from .folding import LARGEST, fold
 from .index import Index
-from .inference import InferenceError, infer_model, infer_node, operand_with_output_type, wrongly_inferred
+from .inference import (
+    InferenceError,
+    infer_model,
+    infer_node,
+    operand_with_output_type,
+    rightly_inferred,
+    wrongly_inferred,
+)
 from .literals import Literal, allowed_dtypes, literal_dtype
 from .loops import loop_output_types
 from .op import Operators
@@ -429,7 +436,7 @@ class Graph:
         if node.op_type == "Loop":
             found |= loop_output_types(self, node)
         if wrongly_inferred(node, self._types):
-            found = {k: helper.make_tensor_type_proto(v.tensor_type.elem_type, None) for k, v in found.items()}
+            found = {name: rightly_inferred(node, self._types, type_) for name, type_ in found.items()}
         for name, type_ in found.items():
             if type_.WhichOneof("value") is not None and (only is None or name == only):
                 self.set_type(name, type_)

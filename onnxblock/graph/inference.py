@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import onnx
 from onnx import (
@@ -20,6 +19,7 @@ from onnx.defs import OpSchema
 
 from .dependencies import reads
 from .types import TensorType, same_shape, tensor_type
+from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
 
 def infer_model(model: ModelProto) -> dict[str, TypeProto]:
@@ -80,7 +80,9 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
             inferred = found.get(name, types.get(name))
             if inferred is None:
                 continue
-            if wrong or name not in found:
+            if wrong:
+                inferred = rightly_inferred(node, types, inferred)
+            elif name not in found:
                 inferred = _without_shape(inferred)
             types[name] = inferred
             tainted.add(name)
@@ -99,33 +101,29 @@ def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     3. STFT without an explicit ``onesided``: the default of 1 is ignored.
     4. Attention with sizes that are not numbers: some of the sizes of its outputs are zero.
     """
-    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute if not a.ref_attr_name}
-    if node.op_type in ("AveragePool", "MaxPool", "LpPool"):
-        return bool(attributes.get("ceil_mode")) and _starts_in_padding(attributes, types.get(node.input[0]))
-    if node.op_type == "ConvTranspose" and "output_padding" in attributes:
-        return bool(attributes.get("auto_pad", b"").startswith(b"SAME"))
+    if is_uncertain_pool(node):
+        image = tensor_type(types.get(node.input[0]))
+        if image is None or image.shape is None:
+            return True
+        return any(size is not None and one_more for size, one_more in pooled_sizes(node, image.shape[2:]))
+    if is_uncertain_transpose(node):
+        return True
     if node.op_type == "Attention" and node.domain in ("", "ai.onnx"):
         inputs = [tensor_type(types.get(name)) for name in node.input if name]
         return not all(known is not None and known.is_static for known in inputs)
-    return node.op_type == "STFT" and "onesided" not in attributes
+    return node.op_type == "STFT" and "onesided" not in attributes_of(node)
 
 
-def _starts_in_padding(attributes: Mapping[str, Any], image: TypeProto | None) -> bool:
-    """Whether the last of the windows that ``ceil_mode`` counts lies in the padding along some axis."""
-    known = tensor_type(image)
-    kernel = attributes["kernel_shape"]
-    rank = len(kernel)
-    if known is None or known.shape is None:
-        return True
-    strides, dilations = attributes.get("strides") or [1] * rank, attributes.get("dilations") or [1] * rank
-    pads = attributes.get("pads") or [0] * 2 * rank
-    for axis, size in enumerate(known.shape[2:]):
-        if isinstance(size, int):
-            room = size + pads[axis] + pads[rank + axis] - (kernel[axis] - 1) * dilations[axis] - 1
-            last = -(-room // strides[axis]) * strides[axis]
-            if last >= size + pads[axis]:
-                return True
-    return False
+def rightly_inferred(node: NodeProto, types: Mapping[str, TypeProto], found: TypeProto) -> TypeProto:
+    """The type of an output of a wrongly inferred node, with the sizes that are known to be right."""
+    known = tensor_type(found)
+    if known is None:
+        return found
+    sizes = None
+    if known.shape is not None and (is_uncertain_pool(node) or is_uncertain_transpose(node)):
+        sizes = right_sizes(node, [tensor_type(types.get(name)) for name in node.input])
+    shape = None if known.shape is None or sizes is None else (*known.shape[:2], *sizes)
+    return helper.make_tensor_type_proto(known.dtype, shape)
 
 
 def infer_node(

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, helper
+from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from .errors import FeedError, InvalidModelError, UnknownNameError, did_you_mean
 from .graph.dependencies import all_nodes, subgraphs
+from .graph.inner_weights import inner_weights
 from .graph.load import load
 from .graph.outputs import choose_outputs
 from .graph.passes.prune import prune
 from .graph.storage import element_bits
 from .graph.store import write
 from .graph.types import dtype_name, onnx_dtype
-from .graph.weights import Weights, constant_tensor, stub
+from .graph.weights import Weights, constant_tensor, is_stub, stub
 
 _WITHOUT_NUMPY_NAME = ("BFLOAT16", "FLOAT8")
+_LARGEST_CARRIED = 16 << 20
+"""Bytes of a graph that another model's metadata may carry; only bodies with large weights have more."""
 
 
 def export_for_inference(
@@ -39,7 +41,8 @@ def export_for_inference(
     Args:
         model: the forward model, or its path, which may be ``path`` itself.
         parameters: new values by name, with the element type and shape that the model has.  A name is that of an
-            initializer or of the output of a ``Constant`` node; parameters that are not given keep their values.
+            initializer or of the output of a ``Constant`` node (in a body, with the path to it where the name alone
+            is not unique); parameters that are not given keep their values.
         path: the ``.onnx`` file to write.
         outputs: the values, intermediate ones too, to be the outputs instead of the model's own.  Inputs that they do
             not depend on are left out.
@@ -51,12 +54,77 @@ def export_for_inference(
         OnnxBlockError: no output is named, or one twice; the file cannot be written.
     """
     light, weights = load(model, lift_constants=False)
-    _replace_parameters(light, weights, parameters)
-    _switch_off_training(light)
+    write_for_inference(light, weights, parameters, path, outputs)
+
+
+def write_for_inference(
+    model: ModelProto,
+    weights: Weights,
+    parameters: Mapping[str, npt.NDArray[Any]],
+    path: AnyPath,
+    outputs: Sequence[str] | None = None,
+) -> None:
+    """:func:`export_for_inference` for a light model, which is changed, and its weights."""
+    _replace_parameters(model, weights, parameters)
+    _switch_off_training(model)
     if outputs is not None:
-        choose_outputs(light, outputs)
-    prune(light)
-    write(light, weights, path)
+        choose_outputs(model, outputs)
+    prune(model)
+    write(model, weights, path)
+
+
+# ------------------------------------------------------------------------------------------------ carried models
+
+
+def pack_forward_model(model: ModelProto) -> str | None:
+    """A light model as text for the metadata of another; None where its bodies hold too much data for that."""
+    packed = ModelProto()
+    packed.CopyFrom(model)
+    own = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY)
+    kept = [entry for entry in packed.metadata_props if entry.key not in own]
+    del packed.metadata_props[:]
+    packed.metadata_props.extend(kept)
+    if packed.ByteSize() > _LARGEST_CARRIED:
+        return None
+    return base64.b64encode(zlib.compress(packed.SerializeToString(deterministic=True), 9)).decode("ascii")
+
+
+def unpack_forward_model(model: ModelProto) -> ModelProto | None:
+    """The light model that the metadata of ``model`` carries, if any.
+
+    Raises:
+        InvalidModelError: what it carries is damaged.
+    """
+    text = next((entry.value for entry in model.metadata_props if entry.key == names.FORWARD_MODEL_KEY), None)
+    if text is None:
+        return None
+    carried = ModelProto()
+    try:
+        carried.ParseFromString(zlib.decompress(base64.b64decode(text, validate=True)))
+    except (ValueError, zlib.error, DecodeError) as error:
+        raise InvalidModelError(
+            f"the metadata {names.FORWARD_MODEL_KEY!r} of the model is damaged: {error}.",
+            "Generate the artifacts again.",
+        ) from error
+    return carried
+
+
+def can_give(model: ModelProto, weights: Weights, parameters: Collection[str], outputs: Iterable[str]) -> bool:
+    """Whether a light model has these values, and the data of all that they depend on."""
+    graph = model.graph
+    wanted = list(outputs)
+    known = {name for node in graph.node for name in node.output if name}
+    known |= {value.name for value in (*graph.input, *graph.output)}
+    if not known.issuperset(wanted):
+        return False
+    _, needed = needed_nodes(graph.node, wanted)
+    stubs = {tensor.name for tensor in graph.initializer if tensor.name in needed and is_stub(tensor)}
+    return all(name in parameters or name in weights for name in stubs)
+
+
+def replaceable(model: ModelProto) -> set[str]:
+    """The names under which parameters of ``model`` can be replaced."""
+    return set(_holders(model.graph))
 
 
 # ------------------------------------------------------------------------------------------------------ parameters
@@ -89,19 +157,10 @@ def _replace_parameters(model: ModelProto, weights: Weights, parameters: Mapping
 
 
 def _holders(graph: GraphProto) -> dict[str, TensorProto]:
-    """The tensors that may be replaced, by name; those of bodies only where no other has the name."""
-    inner = [named for body in _all_graphs(graph) if body is not graph for named in _own_tensors(body)]
-    counts = Counter(name for name, _ in inner)
-    return {name: tensor for name, tensor in inner if counts[name] == 1} | dict(_own_tensors(graph))
-
-
-def _own_tensors(graph: GraphProto) -> Iterator[tuple[str, TensorProto]]:
-    for node in graph.node:
-        tensor = constant_tensor(node)
-        if tensor is not None:
-            yield node.output[0], tensor
-    for tensor in graph.initializer:
-        yield tensor.name, tensor
+    """The tensors that may be replaced, by name; those of bodies as they are called outside."""
+    held = {node.output[0]: tensor for node in graph.node if (tensor := constant_tensor(node)) is not None}
+    held |= {tensor.name: tensor for tensor in graph.initializer}
+    return {weight.name: weight.tensor for weight in inner_weights(graph)} | held
 
 
 def _misfit(tensor: TensorProto, name: str, array: npt.NDArray[Any]) -> str | None:
@@ -126,12 +185,18 @@ def _same_element_type(dtype: int, given: np.dtype[Any]) -> bool:
 
 
 def _switch_off_training(model: ModelProto) -> None:
-    read = {name for node in all_nodes(model.graph.node) for name in node.input}
-    read |= {value.name for graph in _all_graphs(model.graph) for value in graph.output}
-    for graph in _all_graphs(model.graph):
-        given = {value.name for value in graph.input} - {tensor.name for tensor in graph.initializer}
+    holders: list[GraphProto | FunctionProto] = list(_all_graphs(model.graph))
+    for function in model.functions:
+        holders.append(function)
+        holders += [body for node in function.node for outer in subgraphs(node) for body in _all_graphs(outer)]
+    read = {name for holder in holders for node in all_nodes(holder.node) for name in node.input}
+    read |= {_name(value) for holder in holders for value in holder.output}
+    for holder in holders:
+        given = set(map(_name, holder.input))
+        if isinstance(holder, GraphProto):
+            given -= {tensor.name for tensor in holder.initializer}
         nodes: list[NodeProto] = []
-        for node in graph.node:
+        for node in holder.node:
             nodes.append(node)
             if node.domain not in {"", "ai.onnx"}:
                 continue
@@ -139,9 +204,14 @@ def _switch_off_training(model: ModelProto) -> None:
                 nodes.extend(_batch_norm_to_inference(node, read))
             elif node.op_type == "Dropout" and len(node.input) > 2 and node.input[2] not in given:
                 del node.input[2:]
-        if len(nodes) > len(graph.node):
-            del graph.node[:]
-            graph.node.extend(nodes)
+        if len(nodes) > len(holder.node):
+            del holder.node[:]
+            holder.node.extend(nodes)
+
+
+def _name(value: ValueInfoProto | str) -> str:
+    """The name of an input or output: functions list names only."""
+    return value if isinstance(value, str) else value.name
 
 
 def _batch_norm_to_inference(node: NodeProto, read: set[str]) -> Iterator[NodeProto]:

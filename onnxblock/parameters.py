@@ -115,8 +115,7 @@ def choose_parameters(
     asked = None if requires_grad is None else list(dict.fromkeys(requires_grad))
     kept = list(dict.fromkeys(frozen or ()))
     statistics = running_statistics(graph.model)
-    if asked is not None:
-        _lift_constants(graph, [*asked, *kept], weights)
+    _lift_constants(graph, [*(asked or []), *kept], weights)
     inputs = {v.name: v.type.tensor_type.elem_type for v in graph.model.graph.input if v.name not in weights}
     blanket = asked is not None and {n for n, t in weights.items() if t in FLOATS} <= {*asked, *kept}
     _refuse(asked or [], kept, weights, inputs, statistics, blanket)

@@ -12,8 +12,9 @@ from onnx import GraphProto, ModelProto, helper
 
 from ..errors import NoGraphError
 from .graph import Graph
+from .inner_weights import lift_inner_weights
 from .load import load
-from .schemas import NEWEST_OPSET
+from .schemas import NEWEST_OPSET, ir_version_of
 from .upgrade import raise_opset
 from .weights import detach
 
@@ -63,11 +64,17 @@ def base(
 
 @contextmanager
 def empty_base(opset_version: int | None = None) -> Iterator[Graph]:
-    """Build from nothing, at ``opset_version`` (at least 18; 21 by default)."""
+    """Build from nothing, at ``opset_version``: at least 18, and by default 21, which every supported runtime runs.
+
+    Raises :class:`ArgumentError` for an opset that the installed onnx does not know.
+    """
     opset = max(opset_version or DEFAULT_OPSET, MINIMUM_OPSET)
-    model = helper.make_model(GraphProto(name="graph"), opset_imports=[helper.make_opsetid("", opset)])
-    model.ir_version = 10 if opset <= 21 else model.ir_version
-    model.producer_name = "onnxblock"
+    model = helper.make_model(
+        GraphProto(name="graph"),
+        opset_imports=[helper.make_opsetid("", opset)],
+        ir_version=ir_version_of(opset),
+        producer_name="onnxblock",
+    )
     with building(Graph(model)) as graph:
         yield graph
 
@@ -76,6 +83,7 @@ def open_graph(model: ModelProto | str | os.PathLike[str], model_path: str | os.
     """A :class:`Graph` over a copy of ``model``, raised to opset 18 if it is older."""
     if isinstance(model, ModelProto) and model_path is not None:
         bare, weights = detach(model, Path(model_path).parent)
+        lift_inner_weights(bare, weights)
     else:
         bare, weights = load(model)
     path = model_path if model_path is not None else None if isinstance(model, ModelProto) else model

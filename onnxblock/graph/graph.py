@@ -24,6 +24,7 @@ from .inference import (
     rightly_inferred,
     wrongly_inferred,
 )
+from .inner_weights import inner_weights, lifted
 from .literals import Literal, allowed_dtypes, literal_dtype
 from .loops import loop_output_types
 from .op import Operators
@@ -31,7 +32,7 @@ from .passes.renaming import rename_reads
 from .schemas import arrange, find_schema, get_schema
 from .types import FLOATS, Shape, TensorType, element_type, innermost_dtype, numpy_dtype, onnx_dtype, tensor_type
 from .value import Operand, Value
-from .weights import Weights
+from .weights import Weights, constant_tensor
 
 _INTERNED_BYTES = 4096
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
@@ -276,12 +277,27 @@ class Graph:
         return Value(name, self)
 
     def lift_constant(self, name: str) -> bool:
-        """Turn the Constant node that makes ``name`` into an initializer; False where there is none."""
+        """Turn the Constant node that makes ``name`` into an initializer; False where there is none.
+
+        One that lies in a body is called as :func:`~onnxblock.graph.inner_weights.inner_weights` says.
+        """
         node = self.producer(name)
-        content = None if node is None or node.op_type != "Constant" or node.domain else _constant_node_value(node)
-        if node is None or content is None:
-            return False
-        self.proto.initializer.append(numpy_helper.from_array(content, name))
+        if node is None:
+            inner = next((w for w in inner_weights(self.proto) if w.name == name), None)
+            if inner is not None:
+                self.proto.initializer.append(lifted(inner))
+                self.sync()
+            return inner is not None
+        held = constant_tensor(node)
+        if held is None:
+            content = _constant_node_value(node) if node.op_type == "Constant" and not node.domain else None
+            if content is None:
+                return False
+            held = numpy_helper.from_array(content)
+        tensor = TensorProto()
+        tensor.CopyFrom(held)
+        tensor.name = name
+        self.proto.initializer.append(tensor)
         self.proto.node.remove(node)
         del self._producers[name]
         self._indexed = [len(self.proto.input), len(self.proto.initializer), len(self.proto.node)]

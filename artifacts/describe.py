@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import count, takewhile
 from typing import Any
 
@@ -94,6 +95,9 @@ def describe_optimizer(
     made: dict[str, tuple[OutputRole, str | None]] = {}
     pairs = []
     starts = _take_initial_states(model)
+    about = _take_metadata(model, names.OPTIMIZER_KEY)
+    scales: dict[str, float] = about.get("learning_rate_scales", {})
+    owner.update((name, ("learning_rate", None)) for name in scales)
     in_place = InPlace(model)
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
@@ -120,25 +124,36 @@ def describe_optimizer(
         model=fingerprint,
         generation=generation,
         runtimes=("onnxruntime",),
-        inputs=_inputs(model, owner, "parameter"),
+        inputs=tuple(replace(i, scale=scales.get(i.name)) for i in _inputs(model, owner, "parameter")),
         outputs=_outputs(model, made),
         state=tuple(pairs),
-        settings=dict(settings),
+        settings=_with_optimizer(settings, about),
+        memory=about.get("memory"),
     )
+
+
+def _with_optimizer(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    return {**settings, **({"optimizer": about["description"]} if about else {})}
 
 
 def _take_initial_states(model: ModelProto) -> dict[str, Initial]:
     """Which states do not start at zero, as optimizer blocks write it into the metadata; it is in the manifest then."""
     found: dict[str, Initial] = {}
-    for k, entry in enumerate(model.metadata_props):
-        if entry.key == names.INITIAL_STATES_KEY:
-            for state, content in json.loads(entry.value).items():
-                parameter = state.rpartition(f".{names.MOMENTUM_PREFIX}")[0]
-                is_parameter = content == "parameter"
-                found[state] = Initial("parameter", parameter) if is_parameter else Initial("constant", value=content)
-            del model.metadata_props[k]
-            break
+    for state, content in _take_metadata(model, names.INITIAL_STATES_KEY).items():
+        parameter = state.rpartition(f".{names.MOMENTUM_PREFIX}")[0]
+        is_parameter = content == "parameter"
+        found[state] = Initial("parameter", parameter) if is_parameter else Initial("constant", value=content)
     return found
+
+
+def _take_metadata(model: ModelProto, key: str) -> dict[str, Any]:
+    """The JSON object under ``key`` in the model's metadata, which loses it."""
+    for k, entry in enumerate(model.metadata_props):
+        if entry.key == key:
+            found: dict[str, Any] = json.loads(entry.value)
+            del model.metadata_props[k]
+            return found
+    return {}
 
 
 def _describe_sequences(
@@ -149,6 +164,7 @@ def _describe_sequences(
         names.STEP: ("step", None),
     }
     owner.update((name, (role, None)) for name, role in _SEQUENCES.items())
+    about = _take_metadata(model, names.OPTIMIZER_KEY)
     made: dict[str, tuple[OutputRole, str | None]] = {}
     pairs = []
     for value in model.graph.output:
@@ -166,7 +182,8 @@ def _describe_sequences(
         inputs=_inputs(model, owner),
         outputs=_outputs(model, made),
         state=tuple(pairs),
-        settings=dict(settings),
+        settings=_with_optimizer(settings, about),
+        memory=about.get("memory"),
     )
 
 

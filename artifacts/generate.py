@@ -25,7 +25,7 @@ from .describe import (
     generation_fingerprint,
     require_old_runtime,
 )
-from .manifest import Runtime
+from .manifest import Manifest, Runtime
 from .optimizer import OptimType, build_optimizer
 from .summary import Artifacts
 from .train import ForwardModel, LossType, build_training
@@ -134,10 +134,18 @@ def generate_artifacts(
         optimizer_model=paths[2] if len(paths) > 2 else None,
         checkpoint=checkpoint,
         batch_norm=forward.batch_norm,
+        optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
         notes=_notes(forward, models.choice.inputs, bool(models.choice.trainable)),
         **_parameter_tables(models),
     )
+
+
+def _optimizer_line(manifest: Manifest | None, optimizer: OptimType | Block | None) -> str | None:
+    """The optimizer with its settings; only its class where it does not say them."""
+    if manifest is None:
+        return None
+    return str(manifest.settings.get("optimizer", type(optimizer).__name__))
 
 
 def _listed(what: str, given: Any) -> list[str] | None:

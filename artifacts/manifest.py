@@ -30,7 +30,7 @@ InputRole: TypeAlias = Literal[
     "statistic",  # a running statistic; the checkpoint keeps it among the frozen parameters
     "gradient_buffer",  # the gradient of a parameter accumulated so far
     "reset",  # bool [1]: overwrite the gradient buffers instead of adding to them
-    "learning_rate",  # float32 [1]
+    "learning_rate",  # float32 [1]; times ``scale`` for a group of parameters
     "step",  # int64 [1]: completed steps + 1
     "gradient",  # the gradient of a parameter
     "moment",  # a state that the optimizer keeps for a parameter
@@ -81,7 +81,8 @@ _AGAIN = "Generate the artifacts again with this release."
 class Input:
     """An input of the model: name, role, element type (as NumPy and ``ml_dtypes`` spell it) and shape if known.
 
-    ``parameter`` names the parameter that a gradient, a buffer or a moment belongs to.
+    ``parameter`` names the parameter that a gradient, a buffer or a moment belongs to.  ``scale`` is what the learning
+    rate of a group of parameters is a multiple of the common one by, unless the user changes it.
     """
 
     name: str
@@ -89,11 +90,12 @@ class Input:
     dtype: str
     shape: tuple[Dimension, ...] | None = None
     parameter: str | None = None
+    scale: float | None = None
 
 
 @dataclass(frozen=True)
 class Output:
-    """An output of the model; the fields are those of :class:`Input`."""
+    """An output of the model; the fields are those of the same names of :class:`Input`."""
 
     name: str
     role: OutputRole
@@ -138,6 +140,8 @@ class Manifest:
         outputs: every output, in the order of the graph.
         state: the pairs of output and input that carry state from step to step.
         settings: what the generator chose, for the reader's information.
+        memory: what the moments of an optimizer model are, in words; moments that were saved under other words are
+            those of another optimizer.
         version: version of this contract.
     """
 
@@ -149,6 +153,7 @@ class Manifest:
     outputs: tuple[Output, ...]
     state: tuple[StatePair, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
+    memory: str | None = None
     version: int = MANIFEST_VERSION
 
     def inputs_of(self, *roles: InputRole) -> list[Input]:
@@ -262,11 +267,12 @@ def _port(role: Any) -> dict[str, _Field]:
     return {"name": _TEXT, "role": _one_of(role), "dtype": _TEXT, "shape": _SHAPE, "parameter": _OPTIONAL_TEXT}
 
 
-_INPUT, _OUTPUT = _port(InputRole), _port(OutputRole)
+_NUMBER = _Field(_is(int, float), "a number", required=False)
+_INPUT, _OUTPUT = {**_port(InputRole), "scale": _NUMBER}, _port(OutputRole)
 _INITIAL = {
     "kind": _one_of(InitialKind),
     "parameter": _OPTIONAL_TEXT,
-    "value": _Field(_is(int, float), "a number", required=False),
+    "value": _NUMBER,
 }
 _PAIR = {"input": _TEXT, "output": _TEXT, "in_place": _FLAG, "initial": _Field(_is(dict), "an object")}
 _MANIFEST = {
@@ -279,6 +285,7 @@ _MANIFEST = {
     "outputs": _OBJECTS,
     "state": _OBJECTS,
     "settings": _Field(_is(dict), "an object"),
+    "memory": _OPTIONAL_TEXT,
 }
 
 
@@ -312,6 +319,7 @@ def _manifest(data: dict[str, Any]) -> Manifest:
         outputs=tuple(Output(**_with_tuple_shape(item)) for item in data["outputs"]),
         state=tuple(StatePair(**{**item, "initial": Initial(**item["initial"])}) for item in data["state"]),
         settings=data["settings"],
+        memory=data.get("memory"),
         version=data["version"],
     )
 
@@ -337,6 +345,9 @@ def _problems(manifest: Manifest) -> Iterator[str]:
                 yield f"{what} {port.name!r}: the role {port.role!r} does not belong in the {manifest.kind} model"
             if port.role in _BELONGS_TO_PARAMETER and port.parameter is None:
                 yield f"{what} {port.name!r}: the role {port.role!r} needs the parameter it belongs to"
+    for port in manifest.inputs:
+        if port.scale is not None and port.role != "learning_rate":
+            yield f"input {port.name!r}: only a learning rate has a scale"
     for port in manifest.outputs[1:]:
         if port.role == "loss":
             yield f"output {port.name!r}: the loss is always the first output"

@@ -24,6 +24,7 @@ class Artifacts:
     statistics: tuple[ParameterInfo, ...]
     untouched: tuple[ParameterInfo, ...]
     batch_norm: str
+    optimizer: str | None
     runtimes: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -42,6 +43,8 @@ class Artifacts:
                 *parameter_rows(self.untouched),
             ]
         lines.append(f"batch norm: {self.batch_norm}")
+        if self.optimizer is not None:
+            lines.append(f"optimizer: {self.optimizer}")
         lines.append(f"runtimes: {', '.join(self.runtimes)}")
         lines += [f"note: {note}" for note in self.notes]
         files = [self.training_model, self.eval_model, self.optimizer_model, self.checkpoint]

@@ -25,6 +25,7 @@ UPDATED_SUFFIX = ".updated"
 
 # -- the checkpoint
 CHECKPOINT_GROUP = "group0"
+GRADIENTS_GROUP = "onnxblock.gradients"
 MOMENTUM_PREFIX = "momentum"
 STATE_PROPERTY = "onnxblock.state"
 
@@ -32,6 +33,7 @@ STATE_PROPERTY = "onnxblock.state"
 MANIFEST_KEY = "onnxblock.manifest"
 MANIFEST_VERSION = 1
 INITIAL_STATES_KEY = "onnxblock.initial_states"
+OPTIMIZER_KEY = "onnxblock.optimizer"
 OWN_DOMAIN = "onnxblock"
 
 # -- files that generate_artifacts writes, after the prefix
@@ -81,6 +83,11 @@ def owner_in_optimizer(name: str) -> str | None:
 def moment(parameter: str, k: int) -> str:
     """Name of the optimizer input that carries the k-th state of ``parameter``."""
     return f"{parameter}.{MOMENTUM_PREFIX}{k}"
+
+
+def group_learning_rate(group: str) -> str:
+    """Name of the optimizer input that carries the learning rate of the parameter group ``group``."""
+    return f"{LEARNING_RATE}.{group}"
 
 
 def backward_function(function: str) -> str:

@@ -25,9 +25,21 @@ KINDS = [
     for kind in (getattr(optim, name) for name in optim.__all__)
     if inspect.isclass(kind) and issubclass(kind, optim.Optimizer) and not inspect.isabstract(kind)
 ]
+WRAPPING = {
+    optim.ExponentialMovingAverage: optim.ExponentialMovingAverage,
+    optim.ParameterGroups: lambda inner: optim.ParameterGroups(inner, optim.Group(optim.vectors, weight_decay=0.1)),
+}
 OPTIMIZERS = {
     "clipped": optim.AdamW(clip_grad=optim.ClipGradNorm(0.01), weight_decay=0.1),
-    **{kind.__name__: kind(optim.AdamW()) if kind is optim.ExponentialMovingAverage else kind() for kind in KINDS},
+    "AMSGrad": optim.AdamW(amsgrad=True, weight_decay=0.1, variant="torch"),
+    "averaged groups": optim.ExponentialMovingAverage(
+        optim.ParameterGroups(
+            optim.AdamW(clip_grad=optim.ClipGradNorm(0.01), weight_decay=0.1),
+            optim.Group("*bias", weight_decay=0.0),
+            optim.Group("*weight_1", learning_rate_scale=0.5, optimizer=optim.SGD(momentum=0.9)),
+        )
+    ),
+    **{kind.__name__: WRAPPING[kind](optim.AdamW()) if kind in WRAPPING else kind() for kind in KINDS},
 }
 
 

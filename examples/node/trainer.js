@@ -88,7 +88,9 @@ export class Trainer {
     const buffers = this.training.manifest.inputs.filter((input) => input.role === "gradient_buffer");
     const gradientOf = new Map(buffers.map((input) => [input.parameter, input.name]));
     await this.optimizer.run(this.states, (input) => {
-      if (input.role === "learning_rate") return tensor("float32", Float32Array.of(this.learningRate), [1]);
+      if (input.role === "learning_rate") {
+        return tensor("float32", Float32Array.of(this.learningRate * (input.scale ?? 1)), [1]);
+      }
       if (input.role === "step") return tensor("int64", BigInt64Array.of(BigInt(this.steps + 1)), [1]);
       if (input.role === "gradient") return this.states.get(gradientOf.get(input.parameter));
       return this.states.get(input.name);

@@ -11,7 +11,9 @@ from .adam import AdamW, AdamWOptimizer
 from .adam_family import LAMB, Adam, Adamax, Lion, NAdam, RAdam
 from .averaging import ExponentialMovingAverage
 from .clipping import ClipGradNorm, ClipGradValue
+from .groups import Group, ParameterGroups, vectors
 from .optimizer import Optimizer
+from .parameters import Parameter
 from .rms import Adadelta, Adafactor, Adagrad, RMSprop
 from .sequences import sequence_form
 from .sgd import SGD, SGDOptimizer
@@ -31,9 +33,12 @@ __all__ = [
     "ClipGradNorm",
     "ClipGradValue",
     "ExponentialMovingAverage",
+    "Group",
     "Lion",
     "NAdam",
     "Optimizer",
+    "Parameter",
+    "ParameterGroups",
     "RAdam",
     "RMSprop",
     "SGDOptimizer",
@@ -41,4 +46,5 @@ __all__ = [
     "Step",
     "Update",
     "sequence_form",
+    "vectors",
 ]

@@ -11,14 +11,14 @@ from onnx import TensorProto
 
 from .. import names
 from ..block import Block
-from ..errors import did_you_mean
+from ..errors import BlockBuildError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
 from .optimizer import Optimizer
 from .parameters import Parameter
 from .pieces import average, bias_correction, check_adam, decay_factor
 from .sequences import LEARNING_RATE, STEP, TENSORS, call_optimizer, declare, map_sequences
-from .state import State
+from .state import AVERAGE, LARGEST_SQUARES, SQUARES, State
 from .step import Step, Update, begin
 
 Variant = Literal["original", "torch"]
@@ -37,6 +37,8 @@ class AdamWRule:
     * torch: p ← p (1 - learning rate · decay), then p ← p - learning rate · m̂ / (√v̂ + eps) with the corrected averages
       m̂ = m / (1 - β₁ᵗ), v̂ = v / (1 - β₂ᵗ) (Loshchilov and Hutter 2019, ``torch.optim.AdamW``).  Multiplied through by
       √(1 - β₂ᵗ), so that the corrections cost no pass over a tensor.
+
+    With a third state, the largest v that there was, that is taken for v.
     """
 
     bias_correction: bool
@@ -60,11 +62,12 @@ class AdamWRule:
         rate, keep = step.scalar(rate), decay_factor(step, self.decay)
         keep_before, keep_after = (keep, None) if self.variant == "torch" else (None, keep)
 
-        def update(p: Value, g: Value, m: Value, v: Value) -> list[Value]:
+        def update(p: Value, g: Value, m: Value, v: Value, *largest: Value) -> list[Value]:
             m, v = average(m, g, beta1), average(v, g * g, beta2)
+            largest = tuple(v.graph.op.Max(past, v) for past in largest)
             p = p if keep_before is None else p * keep_before
-            p = p - m / (v.sqrt() + eps) * rate
-            return [p if keep_after is None else p * keep_after, m, v]
+            p = p - m / ((largest[0] if largest else v).sqrt() + eps) * rate
+            return [p if keep_after is None else p * keep_after, m, v, *largest]
 
         return update
 
@@ -100,7 +103,9 @@ class AdamW(Optimizer):
 
     ``variant`` is ``"original"``, the update of onnxruntime-training, or ``"torch"``, that of ``torch.optim.AdamW``;
     they differ in where epsilon is added and when the weights decay.  The states are the moving averages of the
-    gradient (``momentum0``) and of its square (``momentum1``), with the decay rates ``betas``.
+    gradient (``momentum0``) and of its square (``momentum1``), with the decay rates ``betas``.  ``amsgrad`` takes, in
+    each element, the largest average of the square that there was (Reddi, Kale and Kumar 2018), and keeps it as
+    ``momentum2``.
     """
 
     def __init__(
@@ -112,19 +117,35 @@ class AdamW(Optimizer):
         clip_grad: Block | None = None,
         *,
         variant: Variant = "original",
+        amsgrad: bool = False,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(
+            clip_grad,
+            bias_correction=bias_correction,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            variant=variant,
+            amsgrad=amsgrad,
+        )
+        self._amsgrad = amsgrad
         self._settings = _settings(bias_correction, betas, eps, weight_decay, variant)
 
     def states(self, shape: Shape) -> Sequence[State]:
-        """The averages of the gradient and of its square."""
-        return State(shape), State(shape)
+        """The averages of the gradient and of its square, and the largest of the latter if that is taken."""
+        kept = [State(shape, content=AVERAGE), State(shape, content=SQUARES)]
+        return [*kept, State(shape, content=LARGEST_SQUARES)] if self._amsgrad else kept
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
         return self._settings.rule(step)
 
     def _build_sequences(self, parameters: Sequence[Parameter]) -> Value:
+        if self._amsgrad:
+            raise BlockBuildError(
+                "AdamW with amsgrad has no form for onnxruntime-training.",
+                "Leave runtime= at its default, 'onnxruntime', or the option out.",
+            )
         moments = [names.FIRST_MOMENTS_SEQUENCE, names.SECOND_MOMENTS_SEQUENCE]
         wanted = [names.PARAMETERS_SEQUENCE, names.GRADIENTS_SEQUENCE, *moments]
         rate, step, params, gradients, *states = declare(self.graph, parameters, wanted)

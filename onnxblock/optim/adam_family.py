@@ -11,7 +11,7 @@ from ..graph.value import Value
 from .adam import AdamWRule
 from .optimizer import Optimizer
 from .pieces import average, bias_correction, check_adam, decay_factor, decayed
-from .state import State
+from .state import AVERAGE, LARGEST_SQUARES, SQUARES, State
 from .step import Step, Update
 
 
@@ -23,27 +23,45 @@ class _AdamLike(Optimizer):
         weight_decay: float = 0.0,
         clip_grad: Block | None = None,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(clip_grad, betas=betas, eps=eps, weight_decay=weight_decay)
         check_adam(type(self).__name__, betas, eps, weight_decay)
         self._betas, self._eps, self._decay = betas, eps, weight_decay
 
     def states(self, shape: Shape) -> Sequence[State]:
-        """The averages of the gradient and of its size."""
-        return State(shape), State(shape)
+        """The averages of the gradient and of its square."""
+        return State(shape, content=AVERAGE), State(shape, content=SQUARES)
 
 
 class Adam(_AdamLike):
     """p ← p - learning rate · m̂ / (√v̂ + eps), with m̂ and v̂ the corrected averages of g and g².
 
-    Kingma and Ba 2015.  ``weight_decay`` adds weight_decay · p to g.  As ``torch.optim.Adam``.
+    Kingma and Ba 2015.  ``weight_decay`` adds weight_decay · p to g.  ``amsgrad`` takes, in each element, the largest v
+    that there was (Reddi, Kale and Kumar 2018), and keeps it as a third state.  As ``torch.optim.Adam``.
     """
+
+    def __init__(
+        self,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        clip_grad: Block | None = None,
+        *,
+        amsgrad: bool = False,
+    ) -> None:
+        super().__init__(betas, eps, weight_decay, clip_grad)
+        self.settings["amsgrad"] = self._amsgrad = amsgrad
+
+    def states(self, shape: Shape) -> Sequence[State]:
+        """The averages of the gradient and of its square, and the largest of the latter if that is taken."""
+        kept = super().states(shape)
+        return [*kept, State(shape, content=LARGEST_SQUARES)] if self._amsgrad else kept
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
         undecayed = AdamWRule(True, self._betas, self._eps, 0.0, "torch").rule(step)
 
-        def update(p: Value, g: Value, m: Value, v: Value) -> Sequence[Value]:
-            return undecayed(p, decayed(g, p, self._decay), m, v)
+        def update(p: Value, g: Value, *states: Value) -> Sequence[Value]:
+            return undecayed(p, decayed(g, p, self._decay), *states)
 
         return update
 
@@ -53,6 +71,10 @@ class Adamax(_AdamLike):
 
     Kingma and Ba 2015, section 7.1.  ``weight_decay`` adds weight_decay · p to g.  As ``torch.optim.Adamax``.
     """
+
+    def states(self, shape: Shape) -> Sequence[State]:
+        """The average of the gradient, and u."""
+        return State(shape, content=AVERAGE), State(shape, content="decaying maximum of |g|")
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -85,7 +107,7 @@ class NAdam(_AdamLike):
         momentum_decay: float = 0.004,
     ) -> None:
         super().__init__(betas, eps, weight_decay, clip_grad)
-        self._momentum_decay = momentum_decay
+        self.settings["momentum_decay"] = self._momentum_decay = momentum_decay
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -189,13 +211,13 @@ class Lion(Optimizer):
     def __init__(
         self, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, clip_grad: Block | None = None
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(clip_grad, betas=betas, weight_decay=weight_decay)
         check_adam("Lion", betas, 0.0, weight_decay)
         self._betas, self._decay = betas, weight_decay
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The average of the gradient."""
-        return [State(shape)]
+        return [State(shape, content=AVERAGE)]
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""

@@ -28,6 +28,9 @@ class ClipGradNorm(Block):
             raise BlockBuildError(f"ClipGradNorm: max_norm={max_norm!r} is not positive.")
         self._max_norm = float(max_norm)
 
+    def __repr__(self) -> str:
+        return f"ClipGradNorm({self._max_norm})"
+
     def build(self, gradients_name: str | Sequence[Value]) -> Value | list[Value]:
         """Clip a sequence of float32 tensors, or a list of tensors, and return the same kind."""
         if not isinstance(gradients_name, str):
@@ -70,6 +73,9 @@ class ClipGradValue(Block):
         if not limit > 0:
             raise BlockBuildError(f"ClipGradValue: limit={limit!r} is not positive.")
         self._limit = float(limit)
+
+    def __repr__(self) -> str:
+        return f"ClipGradValue({self._limit})"
 
     def build(self, gradients_name: str | Sequence[Value]) -> Value | list[Value]:
         """Clip a sequence of float32 tensors, or a list of tensors, and return the same kind."""

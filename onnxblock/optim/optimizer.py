@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from onnx import TensorProto
+from onnx import ModelProto, TensorProto
 
 from .. import names
 from ..block import Block
-from ..errors import BlockBuildError
+from ..errors import BlockBuildError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
 from .clipping import clip
 from .parameters import Parameter, Parameters, trainable
 from .sequences import wants_sequences
-from .state import State, record_initial
+from .state import State
 from .step import Step, Update, begin, computed_in
+
+
+@dataclass(frozen=True)
+class Part:
+    """What updates some of the parameters: an optimizer, and the group whose learning rate it takes, if any."""
+
+    optimizer: Optimizer
+    group: str | None = None
 
 
 class Optimizer(Block):
@@ -29,13 +39,55 @@ class Optimizer(Block):
     1), and for every parameter ``p`` its value ``p``, its gradient ``p_grad`` and its states ``p.momentum0``, …; the
     outputs ``p.updated``, ``p.momentum0.updated``, … replace them.  Each output can be bound onto the memory of its
     input.  float16 and bfloat16 parameters are updated in float32, which their states are kept in.
+
+    A group of parameters with a learning rate of its own (:class:`ParameterGroups`) has it in the input
+    ``learning_rate.<group>``.
     """
 
     _opens_scope = False
 
-    def __init__(self, clip_grad: Block | None = None) -> None:
-        """``clip_grad`` is a block like :class:`ClipGradNorm` that is given all gradients before the update."""
+    def __init__(self, clip_grad: Block | None = None, **settings: Any) -> None:
+        """``clip_grad`` is a block like :class:`ClipGradNorm` that is given all gradients before the update.
+
+        ``settings`` are the other arguments of the constructor, for groups of parameters and for showing.
+        """
         self.clip_grad = clip_grad
+        self.settings = settings
+
+    def __repr__(self) -> str:
+        clip_grad = {} if self.clip_grad is None else {"clip_grad": self.clip_grad}
+        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in {**self.settings, **clip_grad}.items())})"
+
+    def with_settings(self, **changes: Any) -> Optimizer:
+        """The same kind of optimizer with some settings changed; it clips no gradients.
+
+        Raises :class:`BlockBuildError` for settings that it does not have or that are out of range.
+        """
+        unknown = [f"{name!r}.{did_you_mean(name, self.settings)}" for name in changes if name not in self.settings]
+        if unknown:
+            raise BlockBuildError(
+                f"{type(self).__name__} has no setting {' '.join(unknown)}",
+                f"It has {', '.join(self.settings) or 'none'}.",
+            )
+        return type(self)(**{**self.settings, **changes})
+
+    def part_for(self, parameter: Parameter) -> Part:  # noqa: ARG002 - for those who have groups
+        """What updates a parameter: this optimizer, unless there are groups."""
+        return Part(self)
+
+    @property
+    def learning_rate_scales(self) -> Mapping[str, float]:
+        """What the learning rates of groups are multiples of this optimizer's by, as far as they have their own."""
+        return {}
+
+    @property
+    def memory(self) -> str:
+        """What is kept of a parameter, in words.
+
+        Optimizers with equal words can go on from each other's states.
+        """
+        kept = self.states((None, None))
+        return ", ".join(s.content or f"state {k} of {type(self).__name__}" for k, s in enumerate(kept)) or "nothing"
 
     def states(self, shape: Shape) -> Sequence[State]:  # noqa: ARG002 - for those that keep something
         """What is kept of a parameter of this shape; nothing by default."""
@@ -52,6 +104,7 @@ class Optimizer(Block):
         no such form.
         """
         chosen = trainable(parameters)
+        self._record(chosen)
         return self._build_sequences(chosen) if wants_sequences() else self._build_tensors(chosen)
 
     def _build_sequences(self, parameters: Sequence[Parameter]) -> Value:  # noqa: ARG002 - for those who can
@@ -62,30 +115,52 @@ class Optimizer(Block):
 
     def _build_tensors(self, parameters: Sequence[Parameter]) -> list[Value]:
         graph = self.graph
-        learning_rate = graph.input(names.LEARNING_RATE, TensorProto.FLOAT, (1,))
+        parts = {p.name: self.part_for(p) for p in parameters}
+        rates: dict[str | None, Value] = {None: graph.input(names.LEARNING_RATE, TensorProto.FLOAT, (1,))}
         count = graph.input(names.STEP, TensorProto.INT64, (1,))
-        tensors = [self._declare(p) for p in parameters]
+        for group in self.learning_rate_scales:
+            rates[group] = graph.input(names.group_learning_rate(group), TensorProto.FLOAT, (1,))
+        tensors = [self._declare(p, parts[p.name]) for p in parameters]
         wide = {p.name: computed_in(p.dtype) for p in parameters}
         gradients = clip(self.clip_grad, [_as(gradient, wide[p]) for p, gradient, *_ in tensors])
         with graph.scope(type(self).__name__):
-            rules = {dtype: self.rule(begin(learning_rate, count, dtype)) for dtype in sorted(set(wide.values()))}
-        record_initial(graph, {s: x.initial for p in parameters for s, x in self._named_states(p) if x.initial != 0})
+            rules = {
+                (part, dtype): part.optimizer.rule(begin(rates[part.group], count, dtype))
+                for part in dict.fromkeys(parts.values())
+                for dtype in sorted({wide[p] for p, its_part in parts.items() if its_part == part})
+            }
         outputs = []
         for (value, _, *states), gradient in zip(tensors, gradients):
             with graph.scope(f"{type(self).__name__}/{value}"):
-                new, *moved = rules[wide[value]](_as(value, wide[value]), gradient, *states)
+                update = rules[parts[value], wide[value]]
+                new, *moved = update(_as(value, wide[value]), gradient, *states)
                 new = _as(new, graph.value(value).dtype or wide[value])
             outputs += [graph.rename(n, names.updated(old)) for old, n in zip((value, *states), (new, *moved))]
         return outputs
 
-    def _declare(self, parameter: Parameter) -> list[Value]:
+    def _declare(self, parameter: Parameter, part: Part) -> list[Value]:
         """The inputs of one parameter: value, gradient, states."""
         graph, p = self.graph, parameter
         inputs = [graph.input(n, p.dtype, p.shape) for n in (p.name, p.name + names.GRADIENT_SUFFIX)]
-        return [*inputs, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in self._named_states(p))]
+        return [*inputs, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in _named_states(p, part))]
 
-    def _named_states(self, parameter: Parameter) -> list[tuple[str, State]]:
-        return [(names.moment(parameter.name, k), s) for k, s in enumerate(self.states(parameter.shape))]
+    def _record(self, parameters: Sequence[Parameter]) -> None:
+        """Write into the model's metadata what its inputs do not say, for whoever prepares them."""
+        states = [named for p in parameters for named in _named_states(p, self.part_for(p))]
+        initial = {name: state.initial for name, state in states if state.initial != 0}
+        if initial:
+            _add_metadata(self.base, names.INITIAL_STATES_KEY, initial)
+        scales = {names.group_learning_rate(group): scale for group, scale in self.learning_rate_scales.items()}
+        about = {"description": repr(self), "memory": self.memory, "learning_rate_scales": scales}
+        _add_metadata(self.base, names.OPTIMIZER_KEY, about)
+
+
+def _named_states(parameter: Parameter, part: Part) -> list[tuple[str, State]]:
+    return [(names.moment(parameter.name, k), s) for k, s in enumerate(part.optimizer.states(parameter.shape))]
+
+
+def _add_metadata(model: ModelProto, key: str, content: Mapping[str, Any]) -> None:
+    model.metadata_props.add(key=key, value=json.dumps(content, sort_keys=True, separators=(",", ":")))
 
 
 def _as(value: Value, dtype: int) -> Value:

@@ -12,7 +12,7 @@ from ..graph.types import Shape
 from ..graph.value import Value
 from .optimizer import Optimizer
 from .pieces import average, check_settings, decay_factor, decayed
-from .state import State
+from .state import AVERAGE, MOMENTUM, SQUARES, State
 from .step import Step, Update
 
 
@@ -33,7 +33,9 @@ class RMSprop(Optimizer):
         centered: bool = False,
         clip_grad: Block | None = None,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(
+            clip_grad, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum, centered=centered
+        )
         others = {"eps": eps, "weight_decay": weight_decay, "momentum": momentum}
         check_settings("RMSprop", fractions={"alpha": alpha}, not_negative=others)
         self._alpha, self._eps, self._decay = alpha, eps, weight_decay
@@ -41,7 +43,8 @@ class RMSprop(Optimizer):
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The average of g², then what the options need."""
-        return [State(shape)] * (1 + self._centered + bool(self._momentum))
+        used = {SQUARES: True, AVERAGE: self._centered, MOMENTUM: bool(self._momentum)}
+        return [State(shape, content=content) for content, is_used in used.items() if is_used]
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -79,14 +82,20 @@ class Adagrad(Optimizer):
         eps: float = 1e-10,
         clip_grad: Block | None = None,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(
+            clip_grad,
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            eps=eps,
+        )
         settings = {"lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
         check_settings("Adagrad", not_negative={**settings, "initial_accumulator_value": initial_accumulator_value})
         self._lr_decay, self._decay, self._initial, self._eps = lr_decay, weight_decay, initial_accumulator_value, eps
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The sum of the squares."""
-        return [State(shape, self._initial)]
+        return [State(shape, self._initial, "sum of g²")]
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -110,13 +119,13 @@ class Adadelta(Optimizer):
     def __init__(
         self, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0, clip_grad: Block | None = None
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(clip_grad, rho=rho, eps=eps, weight_decay=weight_decay)
         check_settings("Adadelta", fractions={"rho": rho}, not_negative={"eps": eps, "weight_decay": weight_decay})
         self._rho, self._eps, self._decay = rho, eps, weight_decay
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The averages of g² and of d²."""
-        return State(shape), State(shape)
+        return State(shape, content=SQUARES), State(shape, content="average of d²")
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -149,7 +158,7 @@ class Adafactor(Optimizer):
         weight_decay: float = 0.0,
         clip_grad: Block | None = None,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(clip_grad, beta2_decay=beta2_decay, eps=eps, d=d, weight_decay=weight_decay)
         wrong = [] if beta2_decay <= 0 else [f"beta2_decay = {beta2_decay!r} is positive"]
         wrong += [] if d > 0 else [f"d = {d!r} is not positive"]
         settings = {"eps[0]": eps[0] or 0.0, "eps[1]": eps[1], "weight_decay": weight_decay}
@@ -159,8 +168,9 @@ class Adafactor(Optimizer):
     def states(self, shape: Shape) -> Sequence[State]:
         """The rows' means and the columns' means of the average of g², or that average itself."""
         if shape is None or len(shape) < 2:
-            return [State(shape)]
-        return State((*shape[:-1], 1)), State((*shape[:-2], 1, shape[-1]))
+            return [State(shape, content=SQUARES)]
+        rows, columns = (*shape[:-1], 1), (*shape[:-2], 1, shape[-1])
+        return State(rows, content="row means of g²"), State(columns, content="column means of g²")
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""

@@ -15,7 +15,7 @@ from .optimizer import Optimizer
 from .parameters import Parameter
 from .pieces import check_settings, decayed
 from .sequences import LEARNING_RATE, TENSORS, call_optimizer, declare, map_sequences
-from .state import State
+from .state import MOMENTUM, State
 from .step import Step, Update
 
 
@@ -36,7 +36,9 @@ class SGD(Optimizer):
         nesterov: bool = False,
         weight_decay: float = 0.0,
     ) -> None:
-        super().__init__(clip_grad)
+        super().__init__(
+            clip_grad, momentum=momentum, dampening=dampening, nesterov=nesterov, weight_decay=weight_decay
+        )
         wrong = ["nesterov needs a momentum and no dampening"] if nesterov and (not momentum or dampening) else []
         settings = {"momentum": momentum, "dampening": dampening, "weight_decay": weight_decay}
         check_settings("SGD", not_negative=settings, problems=wrong)
@@ -45,7 +47,7 @@ class SGD(Optimizer):
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The momentum, if there is any."""
-        return [State(shape)] if self._momentum else []
+        return [State(shape, content=MOMENTUM)] if self._momentum else []
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""

@@ -75,7 +75,8 @@ def run_steps(model: ModelProto, parameters: Arrays, steps: int = STEPS) -> Arra
     ready = session(model)
     dtypes = {"tensor(float)": np.float32, "tensor(double)": np.float64, "tensor(float16)": np.float16}
     state = dict(parameters)
-    initial = {e.key: json.loads(e.value) for e in model.metadata_props}.get(names.INITIAL_STATES_KEY, {})
+    metadata = {e.key: json.loads(e.value) for e in model.metadata_props}
+    initial = metadata.get(names.INITIAL_STATES_KEY, {})
     for value in ready.get_inputs():
         parameter, separator, _ = value.name.rpartition(f".{names.MOMENTUM_PREFIX}")
         if separator:
@@ -84,10 +85,16 @@ def run_steps(model: ModelProto, parameters: Arrays, steps: int = STEPS) -> Arra
             state[value.name] = np.full(value.shape, content, dtypes[value.type])
     for t in range(1, steps + 1):
         given = {p + names.GRADIENT_SUFFIX: g for p, g in gradients(t, parameters).items()}
-        outputs = ready.run(None, {**scalars(t), **state, **given})
+        outputs = ready.run(None, {**scalars(t), **group_rates(metadata), **state, **given})
         for value, array in zip(ready.get_outputs(), outputs, strict=True):
             state[value.name.removesuffix(names.UPDATED_SUFFIX)] = array
     return state
+
+
+def group_rates(metadata: Mapping[str, Any]) -> Arrays:
+    """The learning rates of the groups of parameters that have one of their own."""
+    scales = metadata[names.OPTIMIZER_KEY]["learning_rate_scales"]
+    return {name: np.array([float(LEARNING_RATE) * scale], np.float32) for name, scale in scales.items()}
 
 
 def run_sequence_steps(model: ModelProto, parameters: Arrays, steps: int = STEPS) -> Arrays:

@@ -6,20 +6,19 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import ModelProto, NodeProto, TensorProto
 
 from .autodiff import registry
-from .autodiff.backward import live_values, without_gradient
-from .autodiff.functions import expand, nodes_without_rule, passing_nodes
+from .autodiff.functions import passing_nodes
 from .autodiff.registry import NoGradient
+from .autodiff.unsupported import called, levels
 from .errors import UnknownNameError, did_you_mean
 from .graph import decomposition
 from .graph.context import MINIMUM_OPSET
-from .graph.dependencies import all_nodes, captured, needed_nodes, reads, subgraphs
+from .graph.dependencies import all_nodes, needed_nodes
 from .graph.graph import Graph
 from .graph.load import load
 from .graph.passes.common_subexpressions import RANDOM
-from .graph.subgraph import Subgraph
 from .graph.types import FLOATS, dtype_name
 from .graph.upgrade import raise_opset
 from .modes import (
@@ -157,8 +156,18 @@ def inspect(
     kept_functions = {(f.domain, f.name) for f in raised.functions}
     in_words, folded = batch_norm_in_words(raised), looks_folded(raised)
     random, stopping = tuple(_random_nodes(raised)), tuple(_stopping(graph, ends, infos))
-    walk = _Walk(graph, infos)
-    walk.visit(graph, trained, ends)
+    unsupported: list[NodeInfo] = []
+    decomposed: list[NodeInfo] = []
+    # Nobody else uses this graph, in which nodes are replaced.
+    graphs = list(levels(graph, trained, ends))
+    for level in graphs:
+        inside = "".join(f"in {step}: " for step in level.path)
+        decomposed += [NodeInfo(called(n), n.op_type, n.domain, inside + _way(n)) for n in level.replaced]
+        for node in level.missing:
+            reason = inside + level.refused.get(node.output[0], "no rule, no decomposition, no function body")
+            behind = needed_nodes(graphs[0].nodes, (level.outer or node).output)[1] & set(trained)
+            weights_behind = tuple(info for name, info in infos.items() if name in behind)
+            unsupported.append(NodeInfo(called(node), node.op_type, node.domain, reason, weights_behind))
     return Inspection(
         opset=graph.opset,
         raised_from=given_opset if given_opset < graph.opset else None,
@@ -169,9 +178,9 @@ def inspect(
             _info(weights[n], "moved by the data" if n in moved else "used as they are") for n in statistics
         ),
         batch_norm=in_words,
-        unsupported=tuple(walk.unsupported),
+        unsupported=tuple(unsupported),
         stopping=stopping,
-        decomposed=tuple(walk.decomposed),
+        decomposed=tuple(decomposed),
         inlined_functions=tuple(
             f"{f.domain}::{f.name}" for f in bare.functions if (f.domain, f.name) not in kept_functions
         ),
@@ -196,16 +205,12 @@ def _info(tensor: TensorProto, reason: str) -> ParameterInfo:
     return ParameterInfo(tensor.name, dtype_name(tensor.data_type), tuple(tensor.dims), reason)
 
 
-def _named(node: NodeProto) -> str:
-    return node.name or next((name for name in node.output if name), "")
-
-
 def _random_nodes(model: ModelProto) -> Iterable[NodeInfo]:
     for node in all_nodes(model.graph.node):
         if node.op_type in RANDOM and not node.domain:
             training = node.op_type != "Dropout" or (len(node.input) > 2 and node.input[2])
             reason = "drawn anew at every step" if training else "not in training mode: passes its input through"
-            yield NodeInfo(_named(node), node.op_type, "", reason)
+            yield NodeInfo(called(node), node.op_type, "", reason)
 
 
 def _stopping(graph: Graph, ends: Sequence[str], infos: dict[str, ParameterInfo]) -> Iterable[NodeInfo]:
@@ -220,58 +225,7 @@ def _stopping(graph: Graph, ends: Sequence[str], infos: dict[str, ParameterInfo]
             behind = needed_nodes(passing, node.input)[1] & lost
             if behind:
                 found = tuple(infos[name] for name in infos if name in behind)
-                yield NodeInfo(_named(node), node.op_type, node.domain, entry.reason, found)
-
-
-class _Walk:
-    """Which nodes of a graph and its bodies a gradient cannot pass, and which are replaced first.
-
-    The graph is one that nobody else uses: nodes are replaced in it.
-    """
-
-    def __init__(self, graph: Graph, infos: dict[str, ParameterInfo]) -> None:
-        self.graph, self.infos = graph, infos
-        self.unsupported: list[NodeInfo] = []
-        self.decomposed: list[NodeInfo] = []
-
-    def visit(
-        self,
-        graph: Graph,
-        wrt: Iterable[str],
-        ends: Sequence[str],
-        behind: tuple[ParameterInfo, ...] | None = None,
-    ) -> None:
-        """Look at the nodes between ``wrt`` and ``ends``; ``behind`` are the weights behind the node of a body."""
-        roots = list(wrt)
-        replaced = []
-        for node in nodes_without_rule(graph, roots, ends):
-            replaced.append(NodeProto())
-            replaced[-1].CopyFrom(node)
-        refused = expand(graph, roots, ends)
-        nodes = passing_nodes(graph.proto.node, ends)
-        live = live_values(graph, nodes, roots)
-        missing = without_gradient(graph, nodes, live)
-        left = {_named(node) for node in missing}
-        for node in replaced:
-            if _named(node) not in left:
-                self.decomposed.append(NodeInfo(_named(node), node.op_type, node.domain, _way(node)))
-        for node in missing:
-            reason = refused.get(node.output[0], "no rule, no decomposition, no function body")
-            weights = self._behind(nodes, node, roots) if behind is None else behind
-            self.unsupported.append(NodeInfo(_named(node), node.op_type, node.domain, reason, weights))
-        for node in nodes:
-            if live.isdisjoint(reads(node)):
-                continue
-            for body in subgraphs(node):
-                copy = GraphProto()
-                copy.CopyFrom(body)
-                inner = [*(v.name for v in copy.input), *sorted(captured(copy) & live)]
-                weights = self._behind(nodes, node, roots) if behind is None else behind
-                self.visit(Subgraph(graph, copy), inner, [v.name for v in copy.output], weights)
-
-    def _behind(self, nodes: Iterable[NodeProto], node: NodeProto, roots: Sequence[str]) -> tuple[ParameterInfo, ...]:
-        found = needed_nodes(nodes, node.output)[1] & set(roots)
-        return tuple(info for name, info in self.infos.items() if name in found)
+                yield NodeInfo(called(node), node.op_type, node.domain, entry.reason, found)
 
 
 def _way(node: NodeProto) -> str:

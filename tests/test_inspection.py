@@ -153,6 +153,9 @@ def test_bodies_and_functions_are_looked_into():
     found = onnxblock.inspect(given)
     assert found.inlined_functions == ("local::Twice",)
     assert {(n.op_type, n.name, names(n.weights)[0]) for n in found.unsupported} == {("Mystery", "inside", "w")}
+    assert [n.reason.split(":")[0] for n in found.unsupported] == [
+        f"in If 'node_y'.{branch}" for branch in ("then_branch", "else_branch")
+    ]
 
 
 def test_it_agrees_with_what_is_generated(tmp_path):

@@ -23,10 +23,10 @@ from ..graph.sequences import sum_of, zeros_like_value
 from ..graph.subgraph import Subgraph
 from ..graph.types import TensorType, innermost_dtype, is_sequence
 from ..graph.value import Value
-from .backward import live_values
 from .bodies import BodyGradient, add_body_output, add_node_output, insert_before, is_random
 from .registry import Cotangents
 from .rule import RuleContext
+from .unsupported import live_values
 
 _NUMBER, _FLAG = TensorType(TensorProto.INT64, ()), TensorType(TensorProto.BOOL, ())
 _END = 2**62

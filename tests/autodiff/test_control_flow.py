@@ -131,6 +131,33 @@ def test_an_operator_without_gradient_inside_a_body_is_named() -> None:
         backward(graph, {"y": graph.constant(COTANGENT)}, ["x"])
 
 
+def test_every_operator_without_gradient_is_listed_at_whatever_depth() -> None:
+    model = parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21, "own": 1]>
+        g (float[4] x, float[4] w, bool c, int64 n) => (float[4] z) {
+            y = If (c) <then_branch = then () => (float[4] p) { p = own.Nobody (x) },
+                        else_branch = other () => (float[4] q) {
+                            q = Loop (n, , x) <body = body (int64 k, bool on, float[4] s) => (bool go, float[4] t) {
+                                t = own.Somebody (s, w)
+                                go = Identity (on)
+                            }>
+                        }>
+            z = own.Everybody (y)
+        }
+    """)
+    graph = Graph(model)
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        backward(graph, {"z": graph.constant(COTANGENT)}, ["x", "w"])
+    message = str(caught.value)
+    for words in (
+        "3 nodes on the way to the loss have no gradient",
+        "Everybody (domain own, opset 21, node 'z'), behind it 'w', 'x'",
+        "Nobody (domain own, opset 21, node 'p' in If 'y'.then_branch), behind it 'w', 'x'",
+        "Somebody (domain own, opset 21, node 't' in Loop 'q'.body in If 'y'.else_branch)",
+    ):
+        assert words in message
+
+
 def test_a_sequence_needed_in_every_iteration_is_refused() -> None:
     model = parser.parse_model("""
         <ir_version: 10, opset_import: ["": 21]>

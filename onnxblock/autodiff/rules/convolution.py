@@ -7,13 +7,15 @@ window it was computed from.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ...errors import BlockBuildError
-from ...graph.arithmetic import reshape_like, sum_over
+from ...graph.arithmetic import reshape_like, shape_of, sum_over
 from ...graph.convolutions import convolution, transposed_convolution, weight_gradient
 from ...graph.value import Value
 from ...graph.windows import Windows, covered, fitted_windows, pad_image, spatial_shape, window_places
+from ..ranks import by_rank
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -26,6 +28,8 @@ def conv(g: RuleContext) -> RuleResult:
     """
     x, w = g.inputs[:2]
     rank, group = _spatial_rank(g), g.attr("group")
+    if rank is None:
+        return _by_rank(g, conv)
     windows = _windows(g, rank, image=x, outputs=g.y)
     return (
         transposed_convolution(g.dy, w, windows, group) if g.wants(0) else None,
@@ -39,6 +43,8 @@ def conv_transpose(g: RuleContext) -> RuleResult:
     """The two adjoints: dx = Conv(dy, w), dw[c, m, k] = Σ x[c, i] dy[m, i·stride + k·dilation - begin]; db = Σ dy."""
     x, w = g.inputs[:2]
     rank, group = _spatial_rank(g), g.attr("group")
+    if rank is None:
+        return _by_rank(g, conv_transpose)
     windows = _windows(g, rank, image=g.y, outputs=x)
     return (
         convolution(g.dy, w, windows, group) if g.wants(0) else None,
@@ -50,7 +56,14 @@ def conv_transpose(g: RuleContext) -> RuleResult:
 # -- where the windows lie
 
 
-def _spatial_rank(g: RuleContext) -> int:
+def _by_rank(g: RuleContext, rule: Callable[[RuleContext], RuleResult]) -> RuleResult:
+    """Where neither a shape nor an attribute says how many spatial axes there are: 1, 2 or 3."""
+    values = [g.inputs[0], g.inputs[1], g.y, g.dy]
+    axes = g.op.Sub(g.op.Size(shape_of(g.x)), 2)
+    return by_rank(g, rule, axes, {n: {str(v): n + 2 for v in values} for n in (2, 1, 3)})
+
+
+def _spatial_rank(g: RuleContext) -> int | None:
     for name in ("kernel_shape", "strides", "dilations", "output_padding", "output_shape"):
         given = g.attr(name)
         if given:
@@ -60,10 +73,7 @@ def _spatial_rank(g: RuleContext) -> int:
             return value.rank - 2
     if g.attr("pads"):
         return len(g.attr("pads")) // 2
-    raise BlockBuildError(
-        f"the number of spatial axes of {g.node.op_type} {g.node.name or g.node.output[0]!r} is not known.",
-        "Give the node a kernel_shape, or its input or weight a shape.",
-    )
+    return None
 
 
 def _windows(g: RuleContext, rank: int, image: Value, outputs: Value) -> Windows:
@@ -117,6 +127,9 @@ def col2im(g: RuleContext) -> RuleResult:
     """Columns are added up where their blocks overlap, so dx takes from dy the elements of every block."""
     op, (image, block) = g.op, g.inputs[1:]
     rank = _block_rank(g)
+    if rank is None:
+        ranks = {n: {str(image): 1, str(block): 1, str(g.x): 3, str(g.y): n + 2, str(g.dy): n + 2} for n in (2, 1, 3)}
+        return by_rank(g, col2im, op.Size(block), ranks)
     strides, dilations = g.attr("strides") or [1] * rank, g.attr("dilations") or [1] * rank
     pads = np.array(g.attr("pads") or [0] * 2 * rank, np.int64)
     one = covered(block, g.graph.constant(np.ones(rank, np.int64)), strides, dilations)
@@ -128,7 +141,7 @@ def col2im(g: RuleContext) -> RuleResult:
     return reshape_like(op.Gather(op.Reshape(padded, [0, 0, -1]), places, axis=2), g.x)
 
 
-def _block_rank(g: RuleContext) -> int:
+def _block_rank(g: RuleContext) -> int | None:
     for given in (g.attr("strides"), g.attr("dilations"), (g.attr("pads") or [])[::2]):
         if given:
             return len(given)
@@ -137,7 +150,4 @@ def _block_rank(g: RuleContext) -> int:
             return sizes.shape[0]
     if g.y.rank is not None:
         return g.y.rank - 2
-    raise BlockBuildError(
-        f"the number of spatial axes of Col2Im {g.node.name or g.node.output[0]!r} is not known.",
-        "Give block_shape a shape in the model, or the node its strides.",
-    )
+    return None

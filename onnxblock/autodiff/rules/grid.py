@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from onnx import TensorProto
 
-from ...errors import BlockBuildError
-from ...graph.arithmetic import cast_like, reshape_like
+from ...graph.arithmetic import cast_like, reshape_like, shape_of
 from ...graph.sampling import Padding, corners, image_rows, point_gradients, spread, taps
 from ...graph.windows import spatial_shape
+from ..ranks import by_rank
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -21,6 +21,9 @@ def grid_sample(g: RuleContext) -> RuleResult:
     """
     op, rank = g.op, _spatial_rank(g)
     x, grid = g.inputs[:2]
+    if rank is None:
+        ranks = {n: {str(v): n + 2 for v in (x, grid, g.y, g.dy)} for n in (2, 3)}
+        return by_rank(g, grid_sample, op.Sub(op.Size(shape_of(x)), 2), ranks)
     points = op.Reshape(grid, [0, -1, rank])
     align, mode = bool(g.attr("align_corners")), g.attr("mode").removeprefix("bi")
     axes, scales = [], []
@@ -40,19 +43,12 @@ def grid_sample(g: RuleContext) -> RuleResult:
     return dx, reshape_like(op.Concat(*reversed(moved), axis=2), grid)
 
 
-def _spatial_rank(g: RuleContext) -> int:
+def _spatial_rank(g: RuleContext) -> int | None:
+    """The number of spatial axes; None where it is 2 or 3, which opset 20 added."""
     for value in (g.inputs[0], g.inputs[1], g.y):
         if value.rank is not None:
             return value.rank - 2
-    size = g.inputs[1].shape
-    if size is not None and isinstance(size[-1], int):
-        return size[-1]
-    if g.graph.opset < 20:
-        return 2
-    raise BlockBuildError(
-        f"the number of spatial axes of GridSample {g.node.name or g.node.output[0]!r} is not known.",
-        "Give its input or its grid a shape in the model, with symbols for the sizes that vary.",
-    )
+    return 2 if g.graph.opset < 20 else None
 
 
 @gradient("AffineGrid")

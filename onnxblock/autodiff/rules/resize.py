@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from onnx import TensorProto
 
-from ...errors import BlockBuildError
-from ...graph.arithmetic import cast_like, reshape_like
+from ...graph.arithmetic import cast_like, reshape_like, shape_of
 from ...graph.separable import along_axes, identity
 from ...graph.value import Value
+from ..ranks import by_rank
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
 _SHARED = ("antialias", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside", "mode", "nearest_mode")
+
+_RANKS = (4, 3, 5, 2, 1)
+"""What the rank may be where neither a shape nor an input tells it, the usual one first."""
 
 
 @gradient("Resize")
@@ -27,6 +30,9 @@ def resize(g: RuleContext) -> RuleResult:
     axis is what Resize itself makes, with the same attributes, of the rows of an identity matrix.
     """
     rank = _rank(g)
+    if rank is None:
+        ranks = {n: dict.fromkeys(map(str, (g.x, g.y, g.dy)), n) for n in _RANKS}
+        return by_rank(g, resize, g.op.Size(shape_of(g.x)), ranks)
     axes = [axis % rank for axis in g.attr("axes") or range(rank)]
     moved = [axis for place, axis in enumerate(axes) if not _is_unchanged(g, axis, place)]
     factors = _copies(g, moved, axes)
@@ -36,17 +42,14 @@ def resize(g: RuleContext) -> RuleResult:
     return along_axes(g.dy, matrices, moved, rank)
 
 
-def _rank(g: RuleContext) -> int:
+def _rank(g: RuleContext) -> int | None:
     for value in (g.x, g.y):
         if value.rank is not None:
             return value.rank
     for per_axis in (_scales(g), _sizes(g)):
         if not g.attr("axes") and per_axis is not None and per_axis.shape and isinstance(per_axis.shape[0], int):
             return per_axis.shape[0]
-    raise BlockBuildError(
-        f"the rank of the input of Resize {g.node.name or g.node.output[0]!r} is not known.",
-        "Give the input a shape in the model, with symbols for the sizes that vary.",
-    )
+    return None
 
 
 def _scales(g: RuleContext) -> Value | None:

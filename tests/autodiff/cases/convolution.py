@@ -6,16 +6,6 @@ from . import DEFINITIONS, case, normal
 
 EVALUATORS = {"Conv": DEFINITIONS, "ConvTranspose": DEFINITIONS}
 
-_NO_RANK = "neither a shape nor an attribute says how many spatial axes there are"
-
-EXCEPTIONS = {
-    "convtranspose:unranked": _NO_RANK,
-    "convtranspose_1d:unranked": _NO_RANK,
-    "convtranspose_3d:unranked": _NO_RANK,
-    "convtranspose_group_2:unranked": _NO_RANK,
-    "convtranspose_group_2_image_3:unranked": _NO_RANK,
-}
-
 X, X1, X3 = normal(2, 4, 7, 8), normal(2, 4, 9), normal(1, 2, 4, 3, 5)
 
 ROWS = [

@@ -11,15 +11,9 @@ EVALUATORS = {"Col2Im": REFERENCE, "MaxRoiPool": DEFINITIONS, "gridsample_16_*":
 CONSTANTS = {"RoiAlign": (1,), "MaxRoiPool": (1,)}
 
 _NEWER = "onnxruntime has no kernel from opset 22 on"
-_NO_RANK = "neither a shape nor an attribute says how many spatial axes there are"
-
 EXCEPTIONS = {
     "roi_align_avg_*:newest": _NEWER,
     "roialign_*:all": _NEWER,
-    "gridsample*:unranked": _NO_RANK,
-    "col2im:unranked": _NO_RANK,
-    "col2im_5d:unranked": _NO_RANK,
-    "columns:unranked": _NO_RANK,
 }
 
 

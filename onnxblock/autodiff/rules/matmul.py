@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from onnx import TensorProto
 
-from ...errors import BlockBuildError
-from ...graph.arithmetic import expand_like, reshape_like, shape_of
+from ...graph.arithmetic import cast_like, reshape_like, shape_of
 from ...graph.value import Value
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
@@ -103,25 +103,19 @@ def gemm(g: RuleContext) -> RuleResult:
 def det(g: RuleContext) -> RuleResult:
     """d det X = Σ C dX with the matrix of cofactors C, which are determinants themselves (Jacobi's formula).
 
-    Exact for singular matrices too, where det(X) X⁻¹' is not defined.  The size of the matrices must be known.
+    Exact for singular matrices too, where det(X) X⁻¹' is not defined.  The minor of row i leaves that row out: its
+    k-th row is k, or k + 1 from i on; its columns likewise.
     """
-    op, n = g.op, _matrix_size(g)
-    dy = g.op.Unsqueeze(g.dy, [-1, -2])
-    if n == 1:
-        return expand_like(dy, g.x)
-    places = np.arange(n * n).reshape(n, n)
-    minors = np.stack([np.delete(np.delete(places, i, 0), j, 1) for i in range(n) for j in range(n)])
-    signs = (-1.0) ** np.add.outer(np.arange(n), np.arange(n))
-    elements = op.Reshape(g.x, op.Concat(op.Slice(shape_of(g.x), [0], [-2]), [n * n], axis=0))
+    op = g.op
+    n = op.Shape(g.x, start=-1)
+    every = op.Range(0, op.Squeeze(n), 1)
+    left = op.Slice(every, [0], [-1])
+    kept = op.Add(left, op.Cast(op.Not(op.Less(left, op.Unsqueeze(every, [1]))), to=TensorProto.INT64))
+    rows, columns = op.Unsqueeze(kept, [1, 3]), op.Unsqueeze(kept, [0, 2])
+    square, smaller = op.Mul(n, n), op.Sub(n, 1)
+    minors = op.Reshape(op.Add(op.Mul(rows, n), columns), op.Concat(square, smaller, smaller, axis=0), allowzero=1)
+    elements = op.Reshape(g.x, op.Concat(op.Slice(shape_of(g.x), [0], [-2]), square, axis=0), allowzero=1)
     cofactors = reshape_like(op.Det(op.Gather(elements, minors, axis=-1)), g.x)
-    return cofactors * dy * g.graph.constant(signs, g.x.dtype)
-
-
-def _matrix_size(g: RuleContext) -> int:
-    sizes = [] if g.x.shape is None else [n for n in g.x.shape[-2:] if isinstance(n, int)]
-    if not sizes:
-        raise BlockBuildError(
-            f"the size of the matrices in {g.graph.describe([g.x])} is not known.",
-            "Give the input of Det a shape; leading axes may vary.",
-        )
-    return sizes[0]
+    diagonals = op.Add(op.Unsqueeze(every, [1]), every)
+    is_odd = op.Sub(diagonals, op.Mul(op.Div(diagonals, 2), 2))
+    return cofactors * op.Unsqueeze(g.dy, [-1, -2]) * cast_like(op.Sub(1, op.Mul(is_odd, 2)), g.x)

@@ -10,27 +10,64 @@ if TYPE_CHECKING:
     from .optimizer import Optimizer
     from .parameters import Parameter, Parameters
     from .properties import Properties
-    from .schedulers import LinearLRScheduler
+    from .schedulers import (
+        ConstantLR,
+        CosineAnnealingLR,
+        ExponentialLR,
+        LambdaLR,
+        LinearLR,
+        LinearLRScheduler,
+        MultiStepLR,
+        OneCycleLR,
+        PolynomialLR,
+        ReduceLROnPlateau,
+        StepLR,
+    )
+    from .scheduling import LRScheduler, WarmUp
     from .state import CheckpointState
 
 _HOMES = {
     "CheckpointState": "state",
+    "ConstantLR": "schedulers",
+    "CosineAnnealingLR": "schedulers",
+    "ExponentialLR": "schedulers",
+    "LRScheduler": "scheduling",
+    "LambdaLR": "schedulers",
+    "LinearLR": "schedulers",
     "LinearLRScheduler": "schedulers",
     "Module": "module",
+    "MultiStepLR": "schedulers",
+    "OneCycleLR": "schedulers",
     "Optimizer": "optimizer",
     "Parameter": "parameters",
     "Parameters": "parameters",
+    "PolynomialLR": "schedulers",
     "Properties": "properties",
+    "ReduceLROnPlateau": "schedulers",
+    "StepLR": "schedulers",
+    "WarmUp": "scheduling",
 }
 
 __all__ = [
     "CheckpointState",
+    "ConstantLR",
+    "CosineAnnealingLR",
+    "ExponentialLR",
+    "LRScheduler",
+    "LambdaLR",
+    "LinearLR",
     "LinearLRScheduler",
     "Module",
+    "MultiStepLR",
+    "OneCycleLR",
     "Optimizer",
     "Parameter",
     "Parameters",
+    "PolynomialLR",
     "Properties",
+    "ReduceLROnPlateau",
+    "StepLR",
+    "WarmUp",
 ]
 
 

@@ -135,6 +135,7 @@ class Module:
         with seeded(extras.seed, extras.runs):
             results = self._train_model.run(user_inputs)
         self._reset_requested = False
+        self._storage.gradients_pending = True
         extras.runs += 1
         return results
 
@@ -165,6 +166,7 @@ class Module:
         Nothing else changes before: an optimizer step still applies the gradients that are there.
         """
         self._reset_requested = True
+        self._storage.gradients_pending = False
 
     def set_seed(self, seed: int | None) -> None:
         """Make the randomness of training runs from here on depend on ``seed`` alone; ``None`` leaves it to chance."""

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from artifacts.manifest import Input, InputRole
 from onnxblock.checkpoint import OptimizerGroup, element_type_of
-from onnxblock.errors import ArgumentError, InvalidModelError
+from onnxblock.errors import ArgumentError, CheckpointError, InvalidModelError, UnknownNameError, did_you_mean
 from onnxblock.files import as_path
+from onnxblock.names import LEARNING_RATE
 
 from .bound import BoundModel, single
 from .compatibility import require_fit, require_same_generation
@@ -30,8 +32,8 @@ DEFAULT_LEARNING_RATE = 0.001
 class Optimizer:
     """Updates the parameters of a module from their accumulated gradients.
 
-    The number of completed steps, the moments and the learning rate belong to the module's state: they are saved with
-    ``include_optimizer_state=True`` and restored.
+    The number of completed steps, the moments, the learning rate and the scheduler belong to the module's state: they
+    are saved with ``include_optimizer_state=True`` and restored.
 
     Args:
         optimizer_uri: the optimizer model.
@@ -41,7 +43,7 @@ class Optimizer:
         ArgumentError: ``module`` is none.
         InvalidModelError: the file is missing or cannot be loaded.
         ArtifactMismatchError: it does not belong to the module's files.
-        CheckpointError: the state holds moments that do not fit this optimizer.
+        CheckpointError: the state holds moments of another optimizer, or that do not fit this one.
     """
 
     def __init__(self, optimizer_uri: str | os.PathLike[str], module: Module) -> None:
@@ -53,7 +55,8 @@ class Optimizer:
         require_same_generation(module.manifest, module.train_path, self._manifest, path)
         require_fit(self._manifest, path, self._storage)
         self._trained = [port.name for port in module.manifest.inputs_of("parameter")]
-        self._learning_rate = single(self._port("learning_rate"), np.float32)
+        rates = self._manifest.inputs_of("learning_rate")
+        self._learning_rates = [(port, single(port, np.float32)) for port in rates]
         self._step = single(self._port("step"), np.int64)
         self._run: Callable[[], bool] | None = None
         if self._storage.optimizer is None:
@@ -68,15 +71,28 @@ class Optimizer:
     def _bind(self) -> Callable[[], bool]:
         """Bind the model to the state's arrays; gives what does one step and tells whether it was done."""
         moments = moments_of(self._manifest, self._trained, self._storage)
+        extras, manifest = self._storage.extras, self._manifest
+        if self._group.step or self._group.moments:
+            self._require_same_memory()
         prepare(self._group, moments, self._storage)
-        scalars = {
-            port.name: array
-            for port, array in ((self._port("learning_rate"), self._learning_rate), (self._port("step"), self._step))
-            if port is not None
-        }
+        extras.optimizer, extras.memory = manifest.settings.get("optimizer"), manifest.memory
+        scalars = {port.name: array for port, array in self._learning_rates}
+        scalars |= {port.name: self._step for port in self._manifest.inputs_of("step")}
         if self._manifest.inputs_of("parameters"):
             return self._bind_sequences(moments, scalars)
         return self._bind_tensors(moments, scalars)
+
+    def _require_same_memory(self) -> None:
+        """Check that the state is one that this optimizer can go on from, as far as both say what it is."""
+        extras, wanted = self._storage.extras, self._manifest.memory
+        if None in (extras.memory, wanted) or extras.memory == wanted:
+            return
+        raise CheckpointError(
+            f"the optimizer state of the checkpoint is that of another optimizer: {extras.optimizer} keeps "
+            f"{extras.memory}, and {self._manifest.settings.get('optimizer')} keeps {wanted}",
+            "Use the optimizer that it was saved with; or start this one anew, from a checkpoint without optimizer "
+            "state: CheckpointState.save_checkpoint(state, path).",
+        )
 
     def _bind_tensors(self, moments: Sequence[Moment], scalars: dict[str, Array]) -> Callable[[], bool]:
         model = BoundModel(self._session, self._path, self._manifest)
@@ -126,7 +142,9 @@ class Optimizer:
         """
         if self._run is None:
             self._run = self._bind()
-        self._learning_rate[...] = self.get_learning_rate()
+        scales = self.learning_rate_scales
+        for port, array in self._learning_rates:
+            array[...] = self.get_learning_rate() * scales.get(_group_of(port), 1.0)
         self._step[...] = self._group.step + 1
         if self._run():
             self._group.step += 1
@@ -139,10 +157,55 @@ class Optimizer:
         """
         self._storage.extras.learning_rate = _finite(learning_rate)
 
-    def get_learning_rate(self) -> float:
-        """The learning rate of the next step; 0.001 unless it was set."""
+    def get_learning_rate(self, *, group: str | None = None) -> float:
+        """The learning rate of the next step, 0.001 unless it was set; that of a group of parameters if one is named.
+
+        Raises:
+            UnknownNameError: there is no such group with a learning rate of its own.
+        """
         value = self._storage.extras.learning_rate
-        return DEFAULT_LEARNING_RATE if value is None else value
+        common = DEFAULT_LEARNING_RATE if value is None else value
+        return common if group is None else common * self.learning_rate_scales[self._known(group)]
+
+    @property
+    def learning_rate_scales(self) -> dict[str, float]:
+        """What the learning rate of each group of parameters is a multiple of the common one by, if it has its own."""
+        chosen = {_group_of(port): port.scale for port, _ in self._learning_rates if port.scale is not None}
+        return {group: self._storage.extras.learning_rate_scales.get(group, scale) for group, scale in chosen.items()}
+
+    def set_learning_rate_scale(self, group: str, scale: float) -> None:
+        """Let the learning rate of a group of parameters be ``scale`` times the common one; 0 freezes the group.
+
+        Raises:
+            UnknownNameError: there is no such group with a learning rate of its own.
+            ArgumentError: the scale is not a finite number.
+        """
+        self._storage.extras.learning_rate_scales[self._known(group)] = _finite(scale)
+
+    def _known(self, group: str) -> str:
+        groups = self.learning_rate_scales
+        if group not in groups:
+            raise UnknownNameError(
+                f"there is no group {group!r} with a learning rate of its own.{did_you_mean(group, groups)}",
+                f"There is {', '.join(map(repr, groups)) or 'none'}; "
+                "optim.Group(..., name=..., learning_rate_scale=1.0) makes one.",
+            )
+        return group
+
+    def register_scheduler(
+        self, state_dict: Callable[[], dict[str, Any]], is_of: Callable[[Mapping[str, Any]], bool]
+    ) -> Mapping[str, Any] | None:
+        """Save what ``state_dict`` gives with the optimizer's state from now on.
+
+        Returns:
+            What the checkpoint holds of a scheduler, if ``is_of`` takes it for one of this kind; it is given once.
+        """
+        self._storage.scheduler = state_dict
+        saved = self._storage.extras.scheduler
+        if saved is None or self._storage.scheduler_resumed or not is_of(saved):
+            return None
+        self._storage.scheduler_resumed = True
+        return saved
 
     @property
     def completed_steps(self) -> int:
@@ -152,6 +215,11 @@ class Optimizer:
     def set_initial_learning_rate(self, learning_rate: float) -> None:
         """Record the learning rate that a schedule starts from, for the checkpoint."""
         self._group.initial_learning_rate = _finite(learning_rate)
+
+
+def _group_of(port: Input) -> str:
+    """The name of the group of parameters whose learning rate an input is."""
+    return port.name.removeprefix(f"{LEARNING_RATE}.")
 
 
 def _finite(learning_rate: object) -> float:

@@ -37,20 +37,27 @@ class CheckpointState:
         state: CheckpointState,
         checkpoint_uri: str | os.PathLike[str],
         include_optimizer_state: bool = False,
+        *,
+        include_gradients: bool = False,
     ) -> None:
         """Save a state so that onnxruntime-training, too, can load it.
 
         Args:
             state: what to save.
             checkpoint_uri: the file; parameters of 1,800 MiB and more go to ``<checkpoint_uri>.data``.
-            include_optimizer_state: save the optimizer's step, moments and learning rate, to resume training.
+            include_optimizer_state: save what the optimizer has, to resume training: its step and moments, the learning
+                rate, and the state of the scheduler.
+            include_gradients: save the accumulated gradients too, to stop and resume between two batches of one step.
+                Those that the next batch replaces, after ``module.lazy_reset_grad()``, are left out all the same.
 
         Raises:
             ArgumentError: ``state`` is none.
             CheckpointError: the file cannot be written; an earlier one is kept.
         """
         require(state, CheckpointState, "state")
-        write_checkpoint(checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state), inline_below=0)
+        write_checkpoint(
+            checkpoint_uri, state.storage.to_checkpoint(include_optimizer_state, include_gradients), inline_below=0
+        )
 
     @cached_property
     def parameters(self) -> Parameters:

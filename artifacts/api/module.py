@@ -224,7 +224,13 @@ class Module:
         """
         arrays = [data_of(stored).ravel() for stored in self._in_order(trainable_only)]
         flat = np.concatenate(arrays) if arrays else np.empty(0, np.float32)
-        return runtime().OrtValue.ortvalue_from_numpy(flat)
+        make = runtime().OrtValue
+        if not flat.size:
+            return make.ortvalue_from_numpy(flat)
+        # memory of its own: an array that it gives may live longer than it does
+        value = make.ortvalue_from_shape_and_type([flat.size], np.float32)
+        value.update_inplace(flat)
+        return value
 
     def copy_buffer_to_parameters(self, buffer: Any, trainable_only: bool = True) -> None:
         """Copy what :meth:`get_contiguous_parameters` gave into the parameters.

@@ -231,4 +231,6 @@ def _stopping(graph: Graph, ends: Sequence[str], infos: dict[str, ParameterInfo]
 def _way(node: NodeProto) -> str:
     if decomposition.find(node.op_type, node.domain) is not None:
         return "composed of standard operators"
+    if node.op_type == "Scan":
+        return "a Loop, which can keep what is drawn inside"
     return "the body of its function in its definition"

@@ -20,19 +20,6 @@ from ..graph.subgraph import Subgraph
 from ..graph.value import Value
 from .backward import backward
 
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
-)
-
-
-def is_random(graph: Graph, node: NodeProto) -> bool:
-    """Whether two runs of the node may differ, so that it must not be computed again."""
-    if node.op_type in _RANDOM or (node.op_type == "Dropout" and len(node.input) > 2 and node.input[2]):
-        return True
-    inside = [body.node for body in subgraphs(node)]
-    inside += [f.node for f in graph.model.functions if (f.domain, f.name) == (node.domain, node.op_type)]
-    return any(is_random(graph, inner) for nodes in inside for inner in nodes)
-
 
 @dataclass(frozen=True)
 class Split:

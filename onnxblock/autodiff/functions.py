@@ -12,8 +12,10 @@ from ..graph import decomposition
 from ..graph.dependencies import needed_nodes, reads
 from ..graph.graph import Graph
 from ..graph.inlining import inlined
+from ..graph.scans import scan_as_loop
 from ..graph.schemas import find_schema
 from . import registry
+from .randomness import varies_between_steps
 from .registry import NoGradient
 
 _MOST_ROUNDS = 16
@@ -58,14 +60,14 @@ def passing_nodes(nodes: Iterable[NodeProto], outputs: Iterable[str]) -> list[No
 
 
 def nodes_without_rule(graph: Graph, roots: Iterable[str], ends: Iterable[str]) -> list[NodeProto]:
-    """The nodes without a rule through which a gradient would have to pass."""
+    """The nodes through which a gradient would have to pass and that have no rule, or only one for another form."""
     live, missing = set(roots), []
     for node in passing_nodes(graph.proto.node, ends):
         entry = registry.find(node.op_type, node.domain)
         if live.isdisjoint(reads(node)):
             continue
         live.update(name for name in node.output if name and graph.carries_gradient(name))
-        if entry is None:
+        if entry is None or varies_between_steps(graph, node):
             missing.append(node)
     return missing
 
@@ -77,6 +79,8 @@ def _first_output(node: NodeProto) -> str:
 def _append_parts(graph: Graph, node: NodeProto) -> bool:
     """Append what ``node`` is made of, with the names of its outputs; False where that is not known."""
     entry = decomposition.find(node.op_type, node.domain)
+    if varies_between_steps(graph, node):
+        entry = decomposition.Decomposition(node.op_type, node.domain, scan_as_loop, scan_as_loop.__module__)
     if entry is not None:
         results = decomposition.decompose(graph, node, entry)
         for name, result in zip(node.output, results, strict=False):

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import GraphProto, TensorProto, TypeProto, helper
+from onnx import GraphProto, TensorProto, TypeProto
 
 from ..errors import UnsupportedOperatorError
 from ..graph.arithmetic import reshape_like, shape_of, with_shape_of
@@ -23,7 +23,9 @@ from ..graph.sequences import sum_of, zeros_like_value
 from ..graph.subgraph import Subgraph
 from ..graph.types import TensorType, innermost_dtype, is_sequence
 from ..graph.value import Value
-from .bodies import BodyGradient, add_body_output, add_node_output, insert_before, is_random
+from .bodies import BodyGradient
+from .kept import Kept, keep_collected, keep_in_sequence, keep_sequences
+from .randomness import is_random
 from .registry import Cotangents
 from .rule import RuleContext
 from .unsupported import live_values
@@ -178,8 +180,7 @@ class Iteration:
         for element, array, name in taken:
             names[name] = body.op.Gather(array, back if element.backwards else forth, axis=element.axis)
         for name, value in kept.items():
-            pick = body.op.SequenceAt if is_sequence(self.graph.type_proto(value)) else body.op.Gather
-            names[name] = pick(value, forth)
+            names[name] = value.at(body, forth)
         # The body runs only where its condition holds.
         names.update(zip(self.given, (forth, body.constant(np.array(True))), strict=False))
         self.work.fill(body, split, names)
@@ -198,7 +199,7 @@ class Iteration:
             d = reshape_like(op.Transpose(parts, perm=[1, 0, 2]), sequence)
         return with_shape_of(d, sequence)
 
-    def _trips(self, kept: Iterable[Value], d_elements: Sequence[tuple[Elements, Value, Value]]) -> Value:
+    def _trips(self, kept: Iterable[Kept], d_elements: Sequence[tuple[Elements, Value, Value]]) -> Value:
         """The number of iterations that there were."""
         op = self.graph.op
         trips: Value
@@ -206,51 +207,33 @@ class Iteration:
             trips = op.Gather(shape_of(sequence), element.axis)
             return trips
         for value in kept:
-            trips = (
-                op.SequenceLength(value) if is_sequence(self.graph.type_proto(value)) else op.Gather(shape_of(value), 0)
-            )
-            return trips
+            return value.trips()
         for element, d, _ in d_elements:
             trips = op.Gather(shape_of(d), element.axis)
             return trips
-        trips = op.Gather(shape_of(self._keep(self.given[0])), 0)
-        return trips
+        return self._keep(self.given[0]).trips()
 
     # -- what the forward node keeps
 
-    def _keep(self, name: str) -> Value:
+    def _keep(self, name: str) -> Kept:
         """Make the node put out a value of its body in every iteration.
 
-        Values of one shape are collected along a new first axis; others become a sequence, which only a Loop can carry.
+        Values of one shape are collected along a new first axis; others are carried in a sequence.
         """
         proto, known = self.joint.type_proto(name), self.joint.tensor_type(name)
         dtype = innermost_dtype(proto)
-        if proto is None or dtype is None or is_sequence(proto):
+        if dtype is None:
             raise UnsupportedOperatorError(
                 f"{self.node.op_type} {self.node.name or self.node.output[0]!r}: the gradient needs {name!r} of every "
-                "iteration, which is a sequence or of unknown type.",
-                "Collect tensors as scan outputs instead.",
+                "iteration, which is of unknown type.",
+                "Say of what type it is in the value_info or the inputs of the body.",
             )
+        place = (self.graph, self.node, self.body, name)
+        if is_sequence(proto):
+            return keep_sequences(*place, dtype)
         if self.is_loop and (known is None or known.shape is None or None in known.shape):
-            return self._keep_in_sequence(name, dtype)
-        shape = None if known is None or known.shape is None else (None, *known.shape)
-        add_body_output(self.graph, self.body, name, proto)
-        for attribute in self.node.attribute:
-            if attribute.name in {"scan_output_axes", "scan_output_directions"}:
-                attribute.ints.append(0)
-        return add_node_output(self.graph, self.node, name, TensorType(dtype, shape).to_proto())
-
-    def _keep_in_sequence(self, name: str, dtype: int) -> Value:
-        count = len(self.node.input) - self.first
-        type_ = helper.make_sequence_type_proto(helper.make_tensor_type_proto(dtype, None))
-        empty, before, after = (self.graph.unique(f"{name}.{what}") for what in ("empty", "before", "after"))
-        insert_before(self.graph, self.node, helper.make_node("SequenceEmpty", [], [empty], name=empty, dtype=dtype))
-        self.graph.set_type(empty, type_)
-        self.node.input.append(empty)
-        self.body.input.append(helper.make_value_info(before, type_))
-        self.body.node.append(helper.make_node("SequenceInsert", [before, name], [after], name=after))
-        self.body.output.insert(1 + count, helper.make_value_info(after, type_))
-        return add_node_output(self.graph, self.node, name, type_, position=count)
+            return keep_in_sequence(*place, dtype)
+        return keep_collected(*place, known or TensorType(dtype, None))
 
 
 def _like(d: Value, x: Value) -> Value:

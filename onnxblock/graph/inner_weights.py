@@ -1,4 +1,4 @@
-"""Weights that lie inside the bodies of If, Loop and Scan: their own initializers, and the tensors of Constant nodes."""
+"""Weights inside the bodies of If, Loop and Scan: their own initializers, and the tensors of Constant nodes."""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ import onnxruntime
 import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
+import onnxblock
 from onnxblock.autodiff.backward import backward
 from onnxblock.errors import UnsupportedOperatorError
 from onnxblock.graph.dependencies import all_nodes
@@ -40,6 +41,24 @@ EVERY_OTHER = """
     t = If (odd) <then_branch = drop () => (float[4] d) { m = Mul (s, w) d = Dropout (m, ratio, training) },
                   else_branch = keep () => (float[4] e) { e = Mul (s, w) }>
 """
+SOMETIMES = """
+        f = Constant <value_ints = [0]> ()
+        first = Gather (e, f)
+        limit = Constant <value = float[1] {1}> ()
+        flag = Greater (first, limit)
+        t = If (flag) <then_branch = drop () => (float[4] d) { d = Dropout (se, ratio, training) },
+                       else_branch = keep () => (float[4] i) { i = Identity (se) }>
+"""
+AS_OFTEN = """
+        place = Constant <value_int = 3> ()
+        some = Gather (e, place)
+        ceiling = Ceil (some)
+        often = Cast <to = 7> (ceiling)
+        t = Loop (often, , se) <body = inner (int64 j, bool running, float[4] u) => (bool go_on, float[4] v) {
+            v = Dropout (u, ratio, training)
+            go_on = Identity (running)
+        }>
+"""
 SCAN = """
     z = Constant <value = float[2, 4] {1.5, 2.5, 0.5, -1.5, 0.5, 1.25, 2.0, 0.25}> ()
     y = Scan (x, z) <num_scan_inputs = 1, body = body (float[4] s, float[4] e) => (float[4] t) {
@@ -58,6 +77,18 @@ CASES = {
         2,
     ),
     "dropout in a scan": (SCAN, 0),
+    "dropout in some steps of a scan": (
+        SCAN.replace("t = Dropout (se, ratio, training)", SOMETIMES),
+        0,
+    ),
+    "dropout in a loop in a scan, as often as an element says": (
+        SCAN.replace("t = Dropout (se, ratio, training)", AS_OFTEN),
+        0,
+    ),
+    "dropout in a loop in a loop, more often each time": (
+        LOOP.format(nodes=INNER.replace("Loop (two, , s)", "Loop (k, , s)")),
+        1,
+    ),
     "noise in a branch": (BRANCH.format(nodes="n = RandomNormal <shape = [4]> () p = Mul (x, n)"), 0),
     "noise in a loop": (LOOP.format(nodes="n = RandomNormal <shape = [4]> () t = Mul (s, n)"), 0),
 }
@@ -158,21 +189,22 @@ def test_every_operator_without_gradient_is_listed_at_whatever_depth() -> None:
         assert words in message
 
 
-def test_a_sequence_needed_in_every_iteration_is_refused() -> None:
+def test_a_sequence_needed_in_every_iteration() -> None:
+    """v = u · s[0] with a sequence that grows at its front: s[0] of every iteration is what an iteration put there."""
     model = parser.parse_model("""
         <ir_version: 10, opset_import: ["": 21]>
-        g (float[4] x, int64 n) => (float[4] y) {
+        g (double[n] x, int64 count) => (double[n] y) {
             first = SequenceConstruct (x, x)
             zero = Constant <value = int64 {0}> ()
-            last, y = Loop (n, , first, x) <body = body (int64 k, bool on, seq(float[4]) s, float[4] u)
-                => (bool go, seq(float[4]) t, float[4] v) {
+            last, y = Loop (count, , first, x) <body = body (int64 k, bool on, seq(double[n]) s, double[n] u)
+                => (bool go, seq(double[n]) t, double[n] v) {
                 e = SequenceAt (s, zero)
                 v = Mul (u, e)
-                t = SequenceInsert (s, v)
+                t = SequenceInsert (s, v, zero)
                 go = Identity (on)
             }>
         }
     """)
-    graph = Graph(model)
-    with pytest.raises(UnsupportedOperatorError, match="'s' of every iteration"):
-        backward(graph, {"y": graph.constant(COTANGENT)}, ["x"])
+    for count in range(4):
+        found = onnxblock.check_gradients(model, {"x": X.astype(np.float64), "count": np.array(count)}, outputs=["y"])
+        assert found.comparisons

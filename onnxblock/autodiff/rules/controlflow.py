@@ -12,8 +12,9 @@ from onnx import GraphProto, NodeProto, TypeProto, helper
 from ...graph.sequences import zeros_like_value
 from ...graph.subgraph import Subgraph
 from ...graph.types import innermost_dtype, is_sequence
-from ..bodies import BodyGradient, Split, add_body_output, add_node_output, is_random
+from ..bodies import BodyGradient, Split, add_body_output, add_node_output
 from ..iteration import Iteration
+from ..randomness import is_random
 from ..registry import Cotangents, RuleResult, gradient
 from ..rule import RuleContext
 

@@ -6,12 +6,27 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from onnx import defs
+import onnx
+from onnx import defs, helper
 from onnx.defs import OpSchema
 
-from ..errors import BlockBuildError, UnknownNameError, did_you_mean
+from ..errors import ArgumentError, BlockBuildError, UnknownNameError, did_you_mean
 
 NEWEST_OPSET = defs.onnx_opset_version()
+
+
+def ir_version_of(opset: int) -> int:
+    """The IR version that came with ``opset``, which every runtime that knows the opset reads; at least 10.
+
+    The installed onnx would write its own, which may be newer than what the runtime reads.  Raises
+    :class:`ArgumentError` for an opset that the installed onnx does not know.
+    """
+    if opset > NEWEST_OPSET:
+        raise ArgumentError(
+            f"opset {opset} is asked for, but onnx {onnx.__version__} knows only up to {NEWEST_OPSET}.",
+            "Choose a lower opset, or install a newer onnx.",
+        )
+    return max(10, int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)])))
 
 
 @functools.cache

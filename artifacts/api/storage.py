@@ -120,7 +120,8 @@ class Storage:
         for group in [self.optimizer, *self._other_groups]:
             if group is not None:
                 group.moments = {p: [_with_own_array(t) for t in ts] for p, ts in group.moments.items()}
-        if gradients is not None:
+        # another runtime keeps the group and makes steps
+        if gradients is not None and (self.optimizer is None or gradients.step == self.optimizer.step):
             self._take_gradients(gradients)
 
     def _take_gradients(self, group: OptimizerGroup) -> None:
@@ -191,7 +192,8 @@ class Storage:
             for name, p in self.parameters.items()
             if p.gradient is not None
         }
-        return OptimizerGroup(GRADIENTS_GROUP, moments=tensors)
+        step = 0 if self.optimizer is None else self.optimizer.step
+        return OptimizerGroup(GRADIENTS_GROUP, step, moments=tensors)
 
 
 def data_of(parameter: StoredParameter) -> Array:

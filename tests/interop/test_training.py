@@ -174,3 +174,25 @@ def test_a_training_begun_with_default_files_continues_there_and_back(optimizer,
     np.testing.assert_allclose(second["losses"], whole["losses"][8:14], rtol=0, atol=LOSS_TOLERANCE)
     third = loop.run(api, {**stock, "steps": (14, STEPS), "checkpoint": tmp_path / "second"})
     np.testing.assert_allclose(third["losses"], whole["losses"][14:], rtol=0, atol=LOSS_TOLERANCE)
+
+
+def test_what_only_this_library_saves_does_not_disturb_the_original(original, tmp_path):
+    """A schedule, what the moments are, and gradients between two batches of one step."""
+    job = generate(NETWORKS["mlp"](), tmp_path)
+    state = api.CheckpointState.load_checkpoint(job["checkpoint"])
+    module = api.Module(job["training_model"], state)
+    optimizer = api.Optimizer(job["optimizer_model"], module)
+    api.WarmUp(api.CosineAnnealingLR(optimizer, 10), 2)
+    with np.load(job["data"]) as arrays:
+        first = [arrays[f"input{k}"][0] for k in range(len(arrays))]
+    module(*first)
+    optimizer.step()
+    module(*first)
+    for name, include_gradients in (("with", True), ("without", False)):
+        api.CheckpointState.save_checkpoint(state, tmp_path / name, True, include_gradients=include_gradients)
+    assert len(read_checkpoint(tmp_path / "with").optimizer_groups) == 2
+    theirs = original(**{**job, "checkpoint": tmp_path / "with", "save": tmp_path / "there"})
+    assert_alike(loop.run(api, {**job, "checkpoint": tmp_path / "without"}), theirs)
+    back = api.CheckpointState.load_checkpoint(tmp_path / "there")
+    assert not back.storage.gradients_pending  # the original kept them, and went on
+    assert back.storage.extras.memory == optim.AdamW().memory

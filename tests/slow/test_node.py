@@ -52,6 +52,9 @@ OPTIMIZERS = {
     "AdamW": artifacts.OptimType.AdamW,
     "SGD": artifacts.OptimType.SGD,
     "Adagrad": optim.Adagrad(initial_accumulator_value=0.1),
+    "groups": optim.ParameterGroups(
+        optim.AdamW(weight_decay=0.1), optim.Group(optim.vectors, weight_decay=0.0, learning_rate_scale=3.0)
+    ),
     "EMA": optim.ExponentialMovingAverage(optim.SGD(momentum=0.9)),
 }
 CASES = [*((family, "AdamW") for family in NETWORKS), *(("mlp", name) for name in OPTIMIZERS if name != "AdamW")]

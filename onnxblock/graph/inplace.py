@@ -62,9 +62,10 @@ class InPlace:
         self._tensors = {t.name: t for t in flat.graph.initializer}
         self._producers: dict[str, NodeProto] = {}
         self._readers: dict[str, list[NodeProto]] = {}
-        for node in needed_nodes(flat.graph.node, self._outputs)[0]:
+        for node in flat.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update((node.output[0], a.t) for a in node.attribute if a.type == AttributeProto.TENSOR)
+        for node in needed_nodes(map(self._decided, flat.graph.node), self._outputs)[0]:
             for name in node.output:
                 self._producers[name] = node
             for name in reads(node):
@@ -97,6 +98,25 @@ class InPlace:
             return False
         return self._all_before(readers, writer)
 
+    def _decided(self, node: NodeProto) -> NodeProto:
+        """The node of the branch that is always taken, where that is known and holds a single node."""
+        condition = self._tensors.get(node.input[0]) if node.op_type == "If" and not node.domain else None
+        if condition is None:
+            return node
+        wanted = "then_branch" if numpy_helper.to_array(condition).all() else "else_branch"
+        branch = next(a.g for a in node.attribute if a.name == wanted)
+        if (
+            len(branch.node) != 1
+            or branch.initializer
+            or list(branch.node[0].output) != [v.name for v in branch.output]
+        ):
+            return node
+        taken = NodeProto()
+        taken.CopyFrom(branch.node[0])
+        del taken.output[:]
+        taken.output.extend(node.output)
+        return taken
+
     def _same_form(self, a: str, b: str) -> bool:
         first, second = self._types.get(a), self._types.get(b)
         if first is None or second is None or first.dtype != second.dtype:
@@ -113,6 +133,8 @@ class InPlace:
             return []
         if node.op_type in _CONTAINERS:
             return [name for name in node.input if name]
+        if node.op_type == "If":
+            return [name for body in subgraphs(node) for inner in body.node for name in self._shared(inner)]
         if node.op_type in _VIEWS | _REARRANGING or (node.op_type in _VARIADIC and len(node.input) == 1):
             return [node.input[0]]
         if node.op_type not in _NEUTRAL:
@@ -142,7 +164,7 @@ class InPlace:
     def _writer(self, new: str) -> tuple[NodeProto | None, str]:
         """The node that fills the memory of ``new``, and the value that it computes."""
         node = self._producers.get(new)
-        while node is not None and len(shared := self._shared(node)) == 1:
+        while node is not None and node.op_type != "If" and len(shared := self._shared(node)) == 1:
             new = shared[0]
             node = self._producers.get(new)
         return node, new
@@ -188,10 +210,18 @@ def after(number: Value, *values: Value) -> Value:
 
 
 def _is_elementwise(node: NodeProto) -> bool:
-    if node.domain or node.op_type not in ELEMENTWISE or any(True for _ in subgraphs(node)):
+    if node.domain:
+        return False
+    if node.op_type == "If":
+        return all(len(b.node) == 1 and not b.initializer and _in_order(b.node[0]) for b in subgraphs(node))
+    if node.op_type not in ELEMENTWISE:
         return False
     # With more inputs the result is built up in the memory of the output.
     return node.op_type not in _VARIADIC or len(node.input) <= 2
+
+
+def _in_order(node: NodeProto) -> bool:
+    return _is_elementwise(node) or (node.op_type == "Identity" and not node.domain)
 
 
 def _is_all(tensor: TensorProto, number: float) -> bool:

@@ -116,6 +116,29 @@ def test_functions_are_looked_into():
     assert not in_place_safe(model, "old", "new")
 
 
+@pytest.mark.parametrize("flag", [True, False])
+@pytest.mark.parametrize("known", [True, False])
+def test_a_choice_between_elementwise_branches(flag, known):
+    """Where the condition is constant a runtime puts the branch in the place of the If."""
+
+    def branch(op_type, inputs, output):
+        value = helper.make_tensor_value_info(output, 1, [8, 8])
+        return helper.make_graph([helper.make_node(op_type, inputs, [output])], output, [], [value])
+
+    def chosen(other):
+        def build_it(old, g):
+            op = old.graph.op
+            g = op.Neg(g)
+            condition = old.graph.constant(np.array([flag])) if known else op.Greater(g.sum(), 0.0)
+            return op.If(condition, then_branch=branch("Identity", [g], "a"), else_branch=branch(*other(old, g), "b"))
+
+        return build(lambda old, g: old.graph.rename(build_it(old, g), "new"), FEEDS)
+
+    assert in_place_safe(chosen(lambda old, g: ("Add", [old, g])), "old", "new")
+    # the product reads all of the old value for each element; a branch that is never taken does not count
+    assert in_place_safe(chosen(lambda old, g: ("MatMul", [old, g])), "old", "new") == (known and flag)
+
+
 def test_bodies_that_capture_the_old_value_read_it():
     def branch(name, op_type):
         output = helper.make_tensor_value_info(name, 1, [8, 8])

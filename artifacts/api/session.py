@@ -14,6 +14,7 @@ Provider = str | tuple[str, dict[str, Any]]
 """An execution provider of onnxruntime, with options if any."""
 
 _FATAL = 4
+_STOP_SPINNING = "session.force_spinning_stop"
 _CPU = "CPUExecutionProvider"
 _PROVIDERS = {
     "cpu": _CPU,
@@ -98,10 +99,23 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     file = as_path(path, InvalidModelError)
     if not file.is_file():
         raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
+    _take_turns(session_options)
     try:
         return runtime().InferenceSession(str(file), session_options, providers=list(providers))
     except Exception as error:
         raise InvalidModelError(f"onnxruntime cannot load {file}: {_first_line(error)}", _remedy(str(error))) from error
+
+
+def _take_turns(session_options: Any) -> None:
+    """Let the threads of a session sleep as soon as its run ends, unless the options say what they should do.
+
+    They would otherwise spin for a while, and a training step is runs of two sessions in turn: the threads of each
+    would take the processor from those of the other.
+    """
+    try:
+        session_options.get_session_config_entry(_STOP_SPINNING)
+    except RuntimeError:
+        session_options.add_session_config_entry(_STOP_SPINNING, "1")
 
 
 def _first_line(error: Exception) -> str:

@@ -55,14 +55,24 @@ class Worker:
         losses = [self._step() for _ in range(count)]
         return {"seconds": (time.perf_counter() - started) / count, "losses": losses[:MEASURED_STEPS]}
 
+    def updates(self, count: int) -> Answer:
+        """The optimizer alone, on the gradients of the last step."""
+        started = time.perf_counter()
+        for _ in range(count):
+            self._engine.update()
+        return {"seconds": (time.perf_counter() - started) / count}
+
     def memory(self) -> Answer:
         """The peak of a training run, in MiB above what is resident now; nothing may be loaded yet."""
         gc.collect()
         _forget_peak()
         before = _status("VmRSS")
+        for name in self._engine.late_imports:
+            importlib.import_module(name)
+        late = _status("VmRSS") - before
         self.load()
         self.steps(MEASURED_STEPS)
-        return {"mebibytes": (_status("VmHWM") - before) / 1024}
+        return {"mebibytes": (_status("VmHWM") - before) / 1024, "late_imports": late / 1024}
 
 
 def _timed(call: Callable[[], Any]) -> tuple[float, Any]:

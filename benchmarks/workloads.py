@@ -26,6 +26,7 @@ class Workload:
 
     ``network`` names a function of ``benchmarks.networks``; ``full`` and ``tiny`` hold its arguments under
     ``"network"``, and what ``batch`` takes under ``"batch"``.  Only weights whose name starts with ``trained`` train.
+    With ``only_optimizer`` the optimizer step is measured alone.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Workload:
     tiny: Arguments
     images: bool = False
     trained: str = ""
+    only_optimizer: bool = False
 
     def sizes(self, size: Size) -> Arguments:
         return self.full if size == "full" else self.tiny
@@ -74,6 +76,20 @@ _TINY_RESNET: Arguments = {
     "batch": {"batch": 2, "side": 64, "classes": 10},
 }
 _RESNET: Arguments = {"network": {}, "batch": {"batch": 8, "side": 224, "classes": 1000}}
+
+
+def _optimizer(name: str, title: str, layers: int, width: int) -> Workload:
+    """Square matrices in a row, through which one small batch passes once for the gradients."""
+    return Workload(
+        name,
+        title,
+        "small.matrices",
+        _vectors,
+        full={"network": {"layers": layers, "width": width}, "batch": {"batch": 2, "inputs": width}},
+        tiny={"network": {"layers": 3, "width": 16}, "batch": {"batch": 2, "inputs": 16}},
+        only_optimizer=True,
+    )
+
 
 WORKLOADS: dict[str, Workload] = {
     workload.name: workload
@@ -161,6 +177,17 @@ WORKLOADS: dict[str, Workload] = {
             images=True,
             trained="head.",
         ),
+        Workload(
+            "adamw-0.4m",
+            "AdamW alone, 4 tensors, 0.4 M",
+            "small.perceptron",
+            _vectors,
+            full={"network": {}, "batch": {"batch": 2, "inputs": 784}},
+            tiny={"network": {"inputs": 32, "hidden": 16}, "batch": {"batch": 2, "inputs": 32}},
+            only_optimizer=True,
+        ),
+        _optimizer("adamw-3m", "AdamW alone, 48 tensors, 3.1 M", 48, 256),
+        _optimizer("adamw-33m", "AdamW alone, 32 tensors, 33.6 M", 32, 1024),
     )
 }
 

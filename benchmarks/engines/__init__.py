@@ -7,6 +7,7 @@ process that runs there imports it, with NumPy and nothing else of the benchmark
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 MODEL, MODEL_15, MODEL_WITH_LOSS = "model.onnx", "model_opset15.onnx", "model_with_loss.onnx"
 SPECIFICATION = "workload.json"
@@ -18,7 +19,8 @@ HERE = "this"
 class EngineInfo:
     """An engine: its name, what it is, the module it stands in, and the environment that module needs.
 
-    ``settings`` are passed to its class.  ``images_only`` engines differ from another only for images.
+    ``settings`` are passed to its class.  ``only`` says for which workloads it is of interest: those of images, whole
+    steps, or the optimizer alone; all by default.
     """
 
     name: str
@@ -26,10 +28,12 @@ class EngineInfo:
     module: str
     environment: str = HERE
     settings: tuple[tuple[str, str], ...] = ()
-    images_only: bool = False
+    only: Literal["", "images", "step", "optimizer"] = ""
 
 
 OURS, TORCH, CHANNELS_LAST = "onnxblock", "torch", "torch-channels-last"
+COMPILED, FOREACH = "torch-compile", "torch-foreach"
+ORIGINAL, ONNXSIM, ONNX2TORCH = "onnxruntime-training", "onnxsim", "onnx2torch"
 EAGER = (TORCH, CHANNELS_LAST)
 """PyTorch without compilation: its time is that of the faster one."""
 
@@ -43,7 +47,14 @@ ENGINES: dict[str, EngineInfo] = {
             "PyTorch eager, channels last",
             "pytorch",
             settings=(("memory_format", "channels_last"),),
-            images_only=True,
+            only="images",
         ),
+        EngineInfo(COMPILED, "torch.compile", "pytorch", settings=(("compile", "yes"),), only="step"),
+        EngineInfo(
+            FOREACH, "PyTorch, foreach optimizer", "pytorch", settings=(("optimizer", "foreach"),), only="optimizer"
+        ),
+        EngineInfo(ORIGINAL, "onnxruntime-training 1.19.2", "original", environment="original"),
+        EngineInfo(ONNXSIM, "onnxsim 0.8.1", "onnxsim", environment="onnxsim", only="step"),
+        EngineInfo(ONNX2TORCH, "onnx2torch 1.5.15", "onnx2torch", environment="onnx2torch", only="step"),
     )
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -22,6 +22,9 @@ class BaseEngine(ABC):
     the batches are read before anything is measured.
     """
 
+    late_imports: ClassVar[tuple[str, ...]] = ()
+    """What the packages import only when they train; it counts as memory, and is told apart."""
+
     def __init__(self, folder: Path, threads: int, settings: dict[str, str]) -> None:
         self.folder, self.threads, self.settings = folder, threads, settings
         self.specification: dict[str, Any] = json.loads((folder / SPECIFICATION).read_text(encoding="utf-8"))
@@ -31,7 +34,7 @@ class BaseEngine(ABC):
     @property
     def own_folder(self) -> Path:
         """Where this engine writes what it generates."""
-        return self.folder / type(self).__module__.rpartition(".")[2]
+        return self.folder / f"made-by-{type(self).__module__.rpartition('.')[2]}"
 
     @abstractmethod
     def imports(self) -> str:
@@ -45,6 +48,16 @@ class BaseEngine(ABC):
     def load(self) -> None:
         """Get ready for the first step."""
 
-    @abstractmethod
     def step(self, batch: int) -> float:
         """Forward, backward and update on a batch by its number; returns the loss before the update."""
+        loss = self.forward_backward(batch)
+        self.update()
+        return loss
+
+    def forward_backward(self, batch: int) -> float:
+        """The first part of a step, where it has parts; returns the loss."""
+        raise NotImplementedError("this engine has no separate parts of a step")
+
+    def update(self) -> None:
+        """The second part of a step: the optimizer, on the gradients that are there."""
+        raise NotImplementedError("this engine has no separate optimizer step")

@@ -49,8 +49,9 @@ class Engine(BaseEngine):
         self.optimizer.set_learning_rate(LEARNING_RATE)
         self.module.train()
 
-    def step(self, batch: int) -> float:
-        loss = float(self.module(*self.batches[batch]))
-        self.optimizer.step()
+    def forward_backward(self, batch: int) -> float:
         self.module.lazy_reset_grad()
-        return loss
+        return float(self.module(*self.batches[batch]))
+
+    def update(self) -> None:
+        self.optimizer.step()

@@ -12,6 +12,14 @@ def perceptron(inputs: int = 784, hidden: int = 500, classes: int = 10) -> nn.Mo
     return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, classes))
 
 
+def matrices(layers: int, width: int) -> nn.Module:
+    """Square matrices in a row, which keep the size of what passes."""
+    network = nn.Sequential(*(nn.Linear(width, width, bias=False) for _ in range(layers)))
+    for matrix in network.parameters():
+        nn.init.normal_(matrix, std=width**-0.5)
+    return network
+
+
 def convolutional(width: int = 32, classes: int = 10) -> nn.Module:
     """Three convolutions with batch normalization, 3 → w → 2w (stride 2) → 4w; max-pooling after the first."""
     return nn.Sequential(

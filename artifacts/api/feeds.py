@@ -35,7 +35,8 @@ class UserInput:
     def array(self, value: Any) -> Array | str:
         """``value`` as a contiguous array of the right dtype and shape, or what is wrong with it.
 
-        Arrays must have the dtype of the input; lists and numbers take it.
+        Arrays must have the dtype of the input, or be of smaller integers where it takes int64, as labels often are;
+        lists and numbers take it.
         """
         if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
             array = np.asarray(value, order="C")
@@ -47,6 +48,8 @@ class UserInput:
                 array = np.asarray(value, self._dtype, order="C")
             except (TypeError, ValueError) as error:
                 return f"{self.name!r} cannot be made of what was given: {error}"
+        if self._dtype == np.int64 and array.dtype.kind in "iu" and np.can_cast(array.dtype, self._dtype):
+            array = array.astype(self._dtype, copy=False)
         if array.dtype != self._dtype and not (self.element_type is None and array.dtype.kind in "UO"):
             return f"{self.name!r} is {self._text(self.shape)}, the array given is {array.dtype}{list(array.shape)}"
         return array if self._fits(array.shape) else self._misfit(array.shape)

@@ -12,11 +12,13 @@ from .divergence import KLDivLoss
 from .embedding import CosineEmbeddingLoss, HingeEmbeddingLoss, InfoNCELoss, TripletMarginLoss
 from .overlap import DiceLoss, GIoULoss
 from .regression import HuberLoss, L1Loss, MSELoss, SmoothL1Loss
+from .sequence import CTCLoss
 from .weighted import Weighted
 
 __all__ = [
     "BCELoss",
     "BCEWithLogitsLoss",
+    "CTCLoss",
     "CosineEmbeddingLoss",
     "CrossEntropyLoss",
     "DiceLoss",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 
 import numpy as np
+import numpy.typing as npt
 
 from ..block import Block
 from ..errors import BlockBuildError
@@ -18,8 +19,16 @@ from .target import Weights, float_dtype, labels_for, target_like, weights_like
 class _Classification(Block):
     """What losses with labels have in common: where the classes are, and what counts how much."""
 
-    def __init__(self, weight: Weights, reduction: str, ignore_index: int | None, class_axis: int) -> None:
+    def __init__(
+        self,
+        weight: Weights,
+        reduction: str,
+        ignore_index: int | None,
+        class_axis: int,
+        labels_type: npt.DTypeLike,
+    ) -> None:
         self._weight = weight
+        self._labels_type = labels_type
         self._reduction = as_reduction(reduction)
         self._ignore_index = ignore_index
         self._class_axis = class_axis
@@ -34,7 +43,7 @@ class _Classification(Block):
         float_dtype(scores)
         axis = self._axis(scores)
         weight = self._class_weights(scores, axis)
-        labels = labels_for(scores, labels_name, axis)
+        labels = labels_for(scores, labels_name, axis, self._labels_type)
         if axis == 1:
             return self._of(scores, labels, weight)
         losses = self._of(_rows(scores, axis), op.Reshape(labels, [-1]), weight)
@@ -74,9 +83,9 @@ class _Classification(Block):
 class CrossEntropyLoss(_Classification):
     """-log softmax(scores) at the label, times the weight of the label's class, reduced.
 
-    The scores are ``[N, C]``, or ``[N, C, d1, ...]`` with one label per pixel.  The labels are a new int64 input of the
-    model with the shape of the scores without the axis of the classes.  ``class_axis=-1`` is for scores
-    ``[N, ..., C]``, as language models give them.
+    The scores are ``[N, C]``, or ``[N, C, d1, ...]`` with one label per pixel.  The labels are a new input of the model
+    with the shape of the scores without the axis of the classes, int64 or, with ``labels_type``, int32.
+    ``class_axis=-1`` is for scores ``[N, ..., C]``, as language models give them.
 
     ``weight`` is an array of C.  A label equal to ``ignore_index``, which need not be a class, counts for nothing.
     ``reduction`` is ``"mean"`` (divided by the sum of the weights of the labels that count, so nan when there are
@@ -94,8 +103,9 @@ class CrossEntropyLoss(_Classification):
         class_axis: int = 1,
         label_smoothing: float = 0.0,
         soft_labels: bool = False,
+        labels_type: npt.DTypeLike = np.int64,
     ) -> None:
-        super().__init__(weight, reduction, ignore_index, class_axis)
+        super().__init__(weight, reduction, ignore_index, class_axis, labels_type)
         if not 0 <= label_smoothing <= 1:
             raise BlockBuildError(f"CrossEntropyLoss: label_smoothing={label_smoothing!r} is not in [0, 1].")
         if soft_labels and ignore_index is not None:
@@ -152,8 +162,9 @@ class NLLLoss(_Classification):
         ignore_index: int | None = None,
         *,
         class_axis: int = 1,
+        labels_type: npt.DTypeLike = np.int64,
     ) -> None:
-        super().__init__(weight, reduction, ignore_index, class_axis)
+        super().__init__(weight, reduction, ignore_index, class_axis, labels_type)
 
     def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
         return scores.graph.op.NegativeLogLikelihoodLoss(

@@ -49,17 +49,20 @@ class CosineEmbeddingLoss(Block):
 class TripletMarginLoss(Block):
     """max(0, |a - p| - |a - n| + margin) for anchors a, positives p and negatives n of shape ``[N, D]``; reduced.
 
-    The distances are Euclidean, with eps added to each difference.  As ``torch.nn.TripletMarginLoss``.
+    The distances are Euclidean, with eps added to each difference.  ``swap`` takes |p - n| for |a - n| where it is
+    smaller (Balntas et al. 2016).  As ``torch.nn.TripletMarginLoss``.
     """
 
-    def __init__(self, margin: float = 1.0, eps: float = 1e-6, reduction: str = "mean") -> None:
+    def __init__(self, margin: float = 1.0, eps: float = 1e-6, reduction: str = "mean", *, swap: bool = False) -> None:
         if not margin > 0:
             raise BlockBuildError(f"TripletMarginLoss: margin={margin!r} is not positive.")
-        self._margin, self._eps, self._reduction = margin, eps, as_reduction(reduction)
+        self._margin, self._eps, self._reduction, self._swap = margin, eps, as_reduction(reduction), swap
 
     def build(self, anchor_name: Value, positive_name: Value, negative_name: Value) -> Value:
         """Add the loss."""
         near, far = self._distance(anchor_name, positive_name), self._distance(anchor_name, negative_name)
+        if self._swap:
+            far = far.graph.op.Min(far, self._distance(positive_name, negative_name))
         return reduce((near - far + self._margin).relu(), self._reduction)
 
     def _distance(self, a: Value, b: Value) -> Value:

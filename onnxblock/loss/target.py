@@ -12,7 +12,8 @@ from onnx import TensorProto
 from ..errors import BlockBuildError
 from ..graph.arithmetic import shape_of
 from ..graph.context import current_graph
-from ..graph.types import FLOATS, Shape, TensorType, dtype_name
+from ..graph.graph import Graph
+from ..graph.types import FLOATS, Shape, TensorType, dtype_name, element_type
 from ..graph.value import Value
 
 Weights: TypeAlias = "npt.NDArray[Any] | Sequence[float] | float | None"
@@ -29,12 +30,24 @@ def target_like(prediction: Value, name: str) -> Value:
     return target if prediction.is_static else _held_to(target, shape_of(prediction), prediction.shape)
 
 
-def labels_for(scores: Value, name: str, axis: int) -> Value:
-    """A new int64 input with the shape of ``scores`` without the axis of the classes."""
+def class_labels(graph: Graph, name: str, shape: Shape, labels_type: npt.DTypeLike) -> Value:
+    """A new input of whole numbers, as int64, whatever integer type ``labels_type`` it is fed as.
+
+    Raises :class:`BlockBuildError` unless that is int64 or int32, or when the name is taken.
+    """
+    dtype = element_type(labels_type)
+    if dtype not in (TensorProto.INT64, TensorProto.INT32):
+        raise BlockBuildError(f"labels_type={labels_type!r} is neither int64 nor int32.")
+    labels = graph.input(name, dtype, shape)
+    return labels if dtype == TensorProto.INT64 else labels.cast(TensorProto.INT64)
+
+
+def labels_for(scores: Value, name: str, axis: int, labels_type: npt.DTypeLike = np.int64) -> Value:
+    """New labels, as int64, with the shape of ``scores`` without the axis of the classes."""
     shape: Shape = scores.shape
     if shape is not None:
         shape = (*shape[:axis], *shape[axis + 1 :])
-    labels = scores.graph.input(name, TensorProto.INT64, shape)
+    labels = class_labels(scores.graph, name, shape, labels_type)
     if scores.is_static or (scores.rank is None and axis < 0):
         return labels
     sizes, op = shape_of(scores), scores.graph.op

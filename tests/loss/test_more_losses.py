@@ -115,6 +115,11 @@ CASES = {
         lambda r: loss.TripletMarginLoss(0.5, reduction=r), lambda r: nn.TripletMarginLoss(0.5, reduction=r),
         [normal(4, 6), normal(4, 6, seed=1), normal(4, 6, seed=2)], None,
     ),
+    "TripletMargin that swaps": (
+        lambda r: loss.TripletMarginLoss(2.0, reduction=r, swap=True),
+        lambda r: nn.TripletMarginLoss(2.0, swap=True, reduction=r),
+        [normal(6, 3), normal(6, 3, seed=1), normal(6, 3, seed=2)], None,
+    ),
     "NLL": (
         lambda r: loss.NLLLoss(WEIGHT, r, -1),
         lambda r: lambda x, y: nn.functional.nll_loss(x, y, like(x, WEIGHT), ignore_index=-1, reduction=r),

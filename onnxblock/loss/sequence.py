@@ -1,0 +1,139 @@
+"""Losses on sequences whose labels are not aligned with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+from onnx import TensorProto
+
+from ..block import Block
+from ..errors import BlockBuildError
+from ..graph.subgraph import Subgraph, scan
+from ..graph.types import TensorType, shape_text
+from ..graph.value import Value
+from .reduction import as_reduction
+from .target import class_labels, float_dtype
+
+_IMPOSSIBLE = -1e30
+"""The logarithm of probability 0: finite, so that no difference of two of them is undefined."""
+
+
+class CTCLoss(Block):
+    """-log of the probability of all ways to say the labels in time, with blanks and repetitions between; reduced.
+
+    The scores are logarithms of probabilities (from LogSoftmax) ``[T, N, C]``, of T steps of time, N samples and C
+    classes, one of which is the ``blank``; with ``logits`` they are any scores, and with ``batch_first``
+    ``[N, T, C]``.  New inputs of the model are the labels ``targets`` ``[N, S]``, of which each sample uses as many as
+    ``target_lengths`` ``[N]`` says, and ``input_lengths`` ``[N]``, the steps of time that each sample has; a length
+    beyond T or S counts as T or S.  They are of type ``labels_type``, int64 or int32.
+
+    ``reduction`` is ``"mean"`` (each loss divided by the number of labels, at least 1, and then the mean), ``"sum"`` or
+    ``"none"``.  Labels that do not fit into the time have an infinite loss, which ``zero_infinity`` takes for 0; its
+    gradient is 0 in either case.  Graves et al. 2006, equations 6 to 8, in logarithms.  As ``torch.nn.CTCLoss`` on
+    padded targets.
+    """
+
+    def __init__(
+        self,
+        blank: int = 0,
+        reduction: str = "mean",
+        zero_infinity: bool = False,
+        *,
+        logits: bool = False,
+        batch_first: bool = False,
+        labels_type: npt.DTypeLike = np.int64,
+    ) -> None:
+        if blank < 0:
+            raise BlockBuildError(f"CTCLoss: blank={blank!r} is no class.")
+        self._blank, self._reduction, self._zero_infinity = blank, as_reduction(reduction), zero_infinity
+        self._logits, self._batch_first, self._labels_type = logits, batch_first, labels_type
+
+    def build(
+        self,
+        scores_input_name: Value,
+        targets_name: str = "targets",
+        input_lengths_name: str = "input_lengths",
+        target_lengths_name: str = "target_lengths",
+    ) -> Value:
+        """Add the loss.  Raises :class:`BlockBuildError` when a name is taken, or the scores have no three axes."""
+        scores = self._in_order_of_time(scores_input_name)
+        dtype = float_dtype(scores)
+        batch = None if scores.shape is None else scores.shape[1]
+        targets, input_lengths, target_lengths = (
+            class_labels(self.graph, name, shape, self._labels_type)
+            for name, shape in (
+                (targets_name, (batch, f"{targets_name}_size")),
+                (input_lengths_name, (batch,)),
+                (target_lengths_name, (batch,)),
+            )
+        )
+        # Sums of many probabilities need more than the digits of half precision.
+        wide = dtype if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) else TensorProto.FLOAT
+        losses = self._losses(scores.cast(wide) if wide != dtype else scores, targets, input_lengths, target_lengths)
+        if self._reduction == "mean":
+            losses = losses / self.graph.op.Max(target_lengths, 1).cast(wide)
+        result = losses if self._reduction == "none" else losses.mean() if self._reduction == "mean" else losses.sum()
+        return result.cast(dtype) if wide != dtype else result
+
+    def _in_order_of_time(self, scores: Value) -> Value:
+        if scores.rank not in (None, 3):
+            raise BlockBuildError(
+                f"CTCLoss: {str(scores)!r} has shape {shape_text(scores.shape)}.",
+                f"It takes scores of shape {'[N, T, C]' if self._batch_first else '[T, N, C]'}.",
+            )
+        if self._batch_first:
+            scores = scores.graph.op.Transpose(scores, perm=[1, 0, 2])
+        return scores.graph.op.LogSoftmax(scores, axis=2) if self._logits else scores
+
+    def _losses(self, scores: Value, targets: Value, input_lengths: Value, target_lengths: Value) -> Value:
+        """One loss for each sample."""
+        op, dtype = scores.graph.op, float_dtype(scores)
+        states = self._extended(targets, target_lengths)
+        may_skip = self._may_skip(states, dtype)
+        time = op.Gather(op.Shape(scores), [0])
+        # [T, N, 2 S + 1]: what each state says at each time
+        index = op.Expand(states.unsqueeze(0), op.Concat(time, op.Shape(states), axis=0))
+        said = op.GatherElements(scores, index, axis=2)
+        running = op.Less(op.Range(0, op.Gather(op.Shape(scores), 0), 1).unsqueeze(1), input_lengths.unsqueeze(0))
+        place = op.Range(0, op.Gather(op.Shape(states), 1), 1)
+        begin = op.Where(op.Equal(place, 0), scores.graph.constant(0.0, dtype), _IMPOSSIBLE)
+        begin = op.Expand(begin, op.Shape(states))
+        end = self._forward(begin, said, running.unsqueeze(2), may_skip)
+        last = op.Mul(target_lengths.unsqueeze(1), 2)
+        is_end = op.Or(op.Equal(place, last), op.Equal(place, op.Sub(last, 1)))
+        losses = -op.ReduceLogSumExp(op.Where(is_end, end, _IMPOSSIBLE), [1], keepdims=0)
+        infinite = 0.0 if self._zero_infinity else float("inf")
+        return op.Where(op.Less(losses, -_IMPOSSIBLE / 2), losses, infinite)
+
+    def _extended(self, targets: Value, lengths: Value) -> Value:
+        """The labels with a blank before, between and after, ``[N, 2 S + 1]``; blanks in place of those not used."""
+        op = targets.graph.op
+        place = op.Range(0, op.Gather(op.Shape(targets), 1), 1)
+        labels = op.Where(op.Less(place, lengths.unsqueeze(1)), targets, self._blank).unsqueeze(2)
+        pairs = op.Pad(labels, [0, 0, 1, 0, 0, 0], self._blank)
+        pairs = op.Reshape(pairs, op.Concat(op.Shape(targets, start=0, end=1), [-1], axis=0))
+        return op.Pad(pairs, [0, 0, 0, 1], self._blank)
+
+    def _may_skip(self, states: Value, dtype: int) -> Value:
+        """0 where a state may follow the one before the last, as a label that differs from the label before."""
+        op = states.graph.op
+        before = op.Pad(op.Slice(states, [0], [-2], [1]), [0, 2, 0, 0], self._blank)
+        barred = op.Or(op.Equal(states, self._blank), op.Equal(states, before))
+        return op.Where(barred, states.graph.constant(_IMPOSSIBLE, dtype), 0.0)
+
+    def _forward(self, begin: Value, said: Value, running: Value, may_skip: Value) -> Value:
+        """The logarithms of the probabilities of all that may have been said up to each state, at the end."""
+        graph = begin.graph
+        body = Subgraph(graph)
+        known = begin.type or TensorType(float_dtype(begin), None)
+        now = body.argument("probabilities", known)
+        here = body.argument("said", TensorType(known.dtype, known.shape))
+        runs = body.argument(
+            "running", TensorType(TensorProto.BOOL, None if known.shape is None else (known.shape[0], 1))
+        )
+        op = body.op
+        one = op.Pad(op.Slice(now, [0], [-1], [1]), [0, 1, 0, 0], _IMPOSSIBLE)
+        two = op.Pad(op.Slice(now, [0], [-2], [1]), [0, 2, 0, 0], _IMPOSSIBLE) + body.value(may_skip)
+        ways = op.Concat(*(way.unsqueeze(0) for way in (now, one, two)), axis=0)
+        body.returns([op.Where(runs, op.ReduceLogSumExp(ways, [0], keepdims=0) + here, now)])
+        return scan(graph, body, [begin], [said, running])[0]

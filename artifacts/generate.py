@@ -29,7 +29,14 @@ from .manifest import Manifest, Runtime
 from .optimizer import OptimType, build_optimizer
 from .summary import Artifacts
 from .train import ForwardModel, LossType, build_training
-from .write import folder_for, require_other_files, write_models, write_ort_format, write_parameters
+from .write import (
+    folder_for,
+    require_ort_sizes,
+    require_other_files,
+    write_models,
+    write_ort_format,
+    write_parameters,
+)
 
 
 def generate_artifacts(
@@ -78,7 +85,7 @@ def generate_artifacts(
 
     Raises:
         ArgumentError: an argument is of the wrong kind, or none of the values it may have.
-        InvalidModelError: the model cannot be read or is not valid.
+        InvalidModelError: the model cannot be read, is not valid, or does not fit the ORT format.
         UnknownNameError: a name in ``loss_input_names`` or ``additional_output_names`` does not exist.
         ParameterError: parameters that cannot be trained or frozen as asked.
         UnsupportedOperatorError: operators without a gradient between the loss and what is trained; all are listed.
@@ -122,9 +129,14 @@ def generate_artifacts(
     }
     if names.OPTIMIZER_MODEL_FILE in graphs:
         manifests[names.OPTIMIZER_MODEL_FILE] = describe_optimizer(graphs[names.OPTIMIZER_MODEL_FILE], models, *common)
+    if ort_format:
+        require_ort_sizes(graphs, models.weights)
     given = set() if isinstance(model, ModelProto) else {as_path(model)}
     require_other_files(folder, prefix, given | models.weights.files())
-    paths = write_models(folder, prefix, graphs, manifests, models.weights)
+    metadata = {name: manifest.metadata() for name, manifest in manifests.items()}
+    if forward.packed is not None:
+        metadata[names.EVAL_MODEL_FILE][names.FORWARD_MODEL_KEY] = forward.packed
+    paths = write_models(folder, prefix, graphs, metadata, models.weights)
     if ort_format:
         write_ort_format(paths, library)
     checkpoint = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)

@@ -14,6 +14,7 @@ from onnx import ModelProto
 from onnxblock import loss as losses
 from onnxblock.block import Block, require_block
 from onnxblock.errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
+from onnxblock.export import pack_forward_model
 from onnxblock.graph.context import MINIMUM_OPSET, building
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.load import load
@@ -46,8 +47,12 @@ class LossType(Enum):
 
 @dataclass(frozen=True)
 class ForwardModel:
-    """What is known of the user's model, for the summary and the manifest."""
+    """What is known of the user's model, for the summary and the manifest.
 
+    ``packed`` is the model as it was brought, without its large weights, as text that the evaluation model carries.
+    """
+
+    packed: str | None
     fingerprint: str
     opset: int
     raised_from: int | None
@@ -69,12 +74,14 @@ def build_training(
     """Read the model, put the loss on top, choose the parameters and differentiate."""
     bare, weights = load(model)
     given_opset = next(o.version for o in bare.opset_import if o.domain in ("", "ai.onnx"))
+    own_statistics(bare, weights)
     raised = raise_opset(bare, MINIMUM_OPSET)
     choose_batch_norm_mode(raised, batch_norm)
-    own_statistics(raised, weights)
+    parted = own_statistics(raised, weights)  # those of functions, which are inlined now
     folded = looks_folded(raised)
     graph = Graph(raised, weights, None if isinstance(model, ModelProto) else os.fspath(model))
     forward = ForwardModel(
+        packed=None if parted else pack_forward_model(bare),
         fingerprint=_fingerprint(raised),
         opset=graph.opset,
         raised_from=given_opset if given_opset < graph.opset else None,

@@ -11,15 +11,14 @@ from onnx import ModelProto
 
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
-from onnxblock.errors import ArgumentError, OnnxBlockError
+from onnxblock.errors import ArgumentError, InvalidModelError, OnnxBlockError
 from onnxblock.files import AnyPath, as_path
-from onnxblock.graph.store import write
-from onnxblock.graph.weights import Weights
+from onnxblock.graph.store import SINGLE_FILE_NBYTES, model_nbytes, write
+from onnxblock.graph.weights import Weights, is_stub
 from onnxblock.training import TrainingModels
 
-from .manifest import Manifest
-
 _FILES = (names.TRAINING_MODEL_FILE, names.EVAL_MODEL_FILE, names.OPTIMIZER_MODEL_FILE, names.CHECKPOINT_FILE)
+_OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY)
 
 
 def folder_for(folder: AnyPath | None, prefix: str) -> Path:
@@ -63,9 +62,13 @@ def _is_any(path: Path, sources: Iterable[Path]) -> bool:
 
 
 def write_models(
-    folder: Path, prefix: str, models: Mapping[str, ModelProto], manifests: Mapping[str, Manifest], weights: Weights
+    folder: Path,
+    prefix: str,
+    models: Mapping[str, ModelProto],
+    metadata: Mapping[str, Mapping[str, str]],
+    weights: Weights,
 ) -> list[Path]:
-    """Write each model under its file name with its manifest in the metadata; return the paths.
+    """Write each model under its file name with these entries of metadata; return the paths.
 
     The folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
     """
@@ -77,15 +80,33 @@ def write_models(
         ) from error
     written = []
     for file_name, model in models.items():
-        for key, text in manifests[file_name].metadata().items():
-            kept = [p for p in model.metadata_props if p.key != key]
-            del model.metadata_props[:]
-            model.metadata_props.extend(kept)
+        kept = [p for p in model.metadata_props if p.key not in _OWN_METADATA]  # the model may be one of ours
+        del model.metadata_props[:]
+        model.metadata_props.extend(kept)
+        for key, text in metadata[file_name].items():
             model.metadata_props.add(key=key, value=text)
         path = folder / f"{prefix}{file_name}"
         write(model, weights, path)
         written.append(path)
     return written
+
+
+def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> None:
+    """Raise :class:`InvalidModelError` when a model is too large for the ORT format, and name what it holds.
+
+    onnxruntime ends the process where it writes a FlatBuffer of more than 2 GiB, so nothing may be left to it.
+    """
+    for file_name, model in models.items():
+        nbytes = model_nbytes(model, weights)
+        if nbytes < SINGLE_FILE_NBYTES:
+            continue
+        held = sorted((t.name for t in model.graph.initializer if is_stub(t)), key=weights.nbytes, reverse=True)
+        shown = ", ".join(f"{name!r} ({weights.nbytes(name) / 1e9:.2f} GB)" for name in held[:5])
+        raise InvalidModelError(
+            f"{file_name} takes {nbytes / 1e9:.2f} GB with the weights that stay inside it, more than the ORT format"
+            f" can hold: {shown}{', …' if len(held) > 5 else ''}.",
+            "Name the large ones in frozen_params, so that they are kept in the checkpoint; or pass ort_format=False.",
+        )
 
 
 def write_parameters(folder: Path, prefix: str, models: TrainingModels, fingerprint: str, nominal: bool) -> Path:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from onnx import GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from google.protobuf.message import DecodeError
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
+from . import names
 from .errors import FeedError, InvalidModelError, UnknownNameError, did_you_mean
-from .graph.dependencies import all_nodes, subgraphs
+from .graph.dependencies import all_nodes, needed_nodes, subgraphs
 from .graph.inner_weights import inner_weights
 from .graph.load import load
 from .graph.outputs import choose_outputs
@@ -61,7 +65,7 @@ def write_for_inference(
     model: ModelProto,
     weights: Weights,
     parameters: Mapping[str, npt.NDArray[Any]],
-    path: AnyPath,
+    path: str | os.PathLike[str],
     outputs: Sequence[str] | None = None,
 ) -> None:
     """:func:`export_for_inference` for a light model, which is changed, and its weights."""
@@ -110,8 +114,10 @@ def unpack_forward_model(model: ModelProto) -> ModelProto | None:
 
 
 def can_give(model: ModelProto, weights: Weights, parameters: Collection[str], outputs: Iterable[str]) -> bool:
-    """Whether a light model has these values, and the data of all that they depend on."""
+    """Whether a light model has these parameters and outputs, and the data of all that the outputs depend on."""
     graph = model.graph
+    if not _holders(graph).keys() >= set(parameters):
+        return False
     wanted = list(outputs)
     known = {name for node in graph.node for name in node.output if name}
     known |= {value.name for value in (*graph.input, *graph.output)}
@@ -120,11 +126,6 @@ def can_give(model: ModelProto, weights: Weights, parameters: Collection[str], o
     _, needed = needed_nodes(graph.node, wanted)
     stubs = {tensor.name for tensor in graph.initializer if tensor.name in needed and is_stub(tensor)}
     return all(name in parameters or name in weights for name in stubs)
-
-
-def replaceable(model: ModelProto) -> set[str]:
-    """The names under which parameters of ``model`` can be replaced."""
-    return set(_holders(model.graph))
 
 
 # ------------------------------------------------------------------------------------------------------ parameters

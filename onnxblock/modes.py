@@ -68,8 +68,8 @@ def running_statistics(model: ModelProto) -> list[str]:
     return [t.name for t in model.graph.initializer if t.name in named]
 
 
-def own_statistics(model: ModelProto, weights: Weights) -> None:
-    """Give every BatchNormalization of the main graph running statistics of its own, in place.
+def own_statistics(model: ModelProto, weights: Weights) -> list[str]:
+    """Give every BatchNormalization of the main graph running statistics of its own, in place; name the new ones.
 
     Exporters merge equal tensors: a running mean may be an Identity of a bias, a Constant, or an initializer that
     something else reads too.  Such statistics become initializers called after the node.  Nodes that share scale,
@@ -83,6 +83,7 @@ def own_statistics(model: ModelProto, weights: Weights) -> None:
         for k, name in enumerate(node.input):
             uses.setdefault(name, set()).add((str(k), *layer) if k in (3, 4) and layer else (node.name, str(k)))
     taken = {*initializers, *producers, *(v.name for v in model.graph.input)}
+    made = []
     for node in _batch_norms(model):
         for k, what in ((3, "running_mean"), (4, "running_var")):
             name = node.input[k]
@@ -100,6 +101,10 @@ def own_statistics(model: ModelProto, weights: Weights) -> None:
                 weights.add(own)
                 own = stub(own)
             model.graph.initializer.append(own)
+            made.append(own.name)
+    if made:
+        model.ir_version = max(model.ir_version, _WITHOUT_INPUTS_IR)
+    return made
 
 
 def _stored(name: str, producers: dict[str, NodeProto], initializers: dict[str, TensorProto]) -> TensorProto | None:
@@ -122,6 +127,9 @@ def _free_name(base: str, taken: set[str]) -> str:
     taken.add(name)
     return name
 
+
+_WITHOUT_INPUTS_IR = 4
+"""From this IR version on, an initializer need not be an input too."""
 
 _NORMALIZATIONS = frozenset(
     {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}

@@ -32,6 +32,7 @@ STATE_PROPERTY = "onnxblock.state"
 # -- metadata and our own domain
 MANIFEST_KEY = "onnxblock.manifest"
 MANIFEST_VERSION = 1
+FORWARD_MODEL_KEY = "onnxblock.forward_model"
 INITIAL_STATES_KEY = "onnxblock.initial_states"
 OPTIMIZER_KEY = "onnxblock.optimizer"
 OWN_DOMAIN = "onnxblock"

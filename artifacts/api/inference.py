@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from onnxblock.errors import ArgumentError, RuntimeUnavailableError
 from onnxblock.files import as_path
-from onnxblock.names import MANIFEST_KEY
+from onnxblock.names import FORWARD_MODEL_KEY, MANIFEST_KEY
 
 from .storage import Array
 
@@ -18,7 +18,10 @@ def export_model(
     path: str | os.PathLike[str],
     outputs: Sequence[str],
 ) -> None:
-    """Write the model at ``eval_path`` with ``parameters`` as initializers, cut down to what ``outputs`` need.
+    """Write an inference model with ``parameters`` as initializers, cut down to what ``outputs`` need.
+
+    It is the forward model as it was brought, at its own opset, which the evaluation model carries; where that cannot
+    give the outputs, such as the loss, it is the evaluation model.
 
     Raises:
         ArgumentError: ``path`` is the evaluation model itself.
@@ -29,6 +32,7 @@ def export_model(
     try:
         from onnx import TensorProto
 
+        from onnxblock import export
         from onnxblock.graph import store
         from onnxblock.graph.load import load
         from onnxblock.graph.outputs import choose_outputs
@@ -45,6 +49,10 @@ def export_model(
             f"{str(target)!r} is the evaluation model that the inference model is made from.", "Choose another name."
         )
     model, weights = load(eval_path)
+    brought = export.unpack_forward_model(model)
+    if brought is not None and not isinstance(outputs, str) and export.can_give(brought, weights, parameters, outputs):
+        export.write_for_inference(brought, weights, parameters, target, outputs)
+        return
     choose_outputs(model, outputs)
     graph = model.graph
     inputs = list(graph.input)
@@ -58,7 +66,7 @@ def export_model(
         else:
             graph.input.append(value)
     prune(model)
-    metadata = [entry for entry in model.metadata_props if entry.key != MANIFEST_KEY]
+    metadata = [entry for entry in model.metadata_props if entry.key not in (MANIFEST_KEY, FORWARD_MODEL_KEY)]
     del model.metadata_props[:]
     model.metadata_props.extend(metadata)
     store.write(model, weights, target)

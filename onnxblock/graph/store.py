@@ -38,17 +38,21 @@ def write(model: ModelProto, weights: Weights, path: str | os.PathLike[str]) -> 
         UnknownNameError: the data of a stub is not among the weights.
         InvalidModelError: the data of a weight can no longer be read.
     """
-    stubs = [tensor.name for tensor in model.graph.initializer if is_stub(tensor)]
-    total = model.ByteSize() + sum(weights.nbytes(name) for name in stubs)
     path = as_path(path).absolute()
     with ExitStack() as files:
-        if total < SINGLE_FILE_NBYTES:
+        if model_nbytes(model, weights) < SINGLE_FILE_NBYTES:
             _write_model(files.enter_context(replacing(path)), model, weights)
             return
         data_path = path.with_name(path.name + ".data")
         file = files.enter_context(replacing(path))
         data = files.enter_context(replacing(data_path))
         _write_model(file, _with_external_data(model, weights, data, data_path.name), Weights())
+
+
+def model_nbytes(model: ModelProto, weights: Weights) -> int:
+    """About as many bytes as ``model`` takes with its weights inside."""
+    stubs = [tensor.name for tensor in model.graph.initializer if is_stub(tensor)]
+    return int(model.ByteSize()) + sum(weights.nbytes(name) for name in stubs)
 
 
 def _with_external_data(model: ModelProto, weights: Weights, data: BinaryIO, location: str) -> ModelProto:

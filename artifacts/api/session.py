@@ -10,6 +10,8 @@ from typing import Any
 from onnxblock.errors import ArgumentError, InvalidModelError, RuntimeUnavailableError, did_you_mean
 from onnxblock.files import as_path
 
+from .kernels import missing_kernel
+
 Provider = str | tuple[str, dict[str, Any]]
 """An execution provider of onnxruntime, with options if any."""
 
@@ -95,15 +97,41 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
 
     Raises:
         InvalidModelError: there is no such file, or onnxruntime cannot load it.
+        RuntimeUnavailableError: the installed onnxruntime lacks an execution provider, or cannot start it.
     """
     file = as_path(path, InvalidModelError)
     if not file.is_file():
         raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
     _take_turns(session_options)
+    wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
+    _require_available(wanted)
     try:
-        return runtime().InferenceSession(str(file), session_options, providers=list(providers))
+        session = runtime().InferenceSession(str(file), session_options, providers=list(providers))
     except Exception as error:
+        explained = missing_kernel(str(error), file, wanted)
+        if explained is not None:
+            raise InvalidModelError(*explained) from error
         raise InvalidModelError(f"onnxruntime cannot load {file}: {_first_line(error)}", _remedy(str(error))) from error
+    lost = [name for name in wanted if name not in session.get_providers()]
+    if lost:
+        raise RuntimeUnavailableError(
+            f"onnxruntime cannot start {', '.join(lost)}, and would run on {', '.join(session.get_providers())} only",
+            "Check the driver and the libraries of the device; session_options.log_severity_level = 0 shows more.",
+        )
+    return session
+
+
+def _require_available(wanted: Sequence[str]) -> None:
+    """onnxruntime leaves out the providers that it does not have, with a warning at most."""
+    available = runtime().get_available_providers()
+    missing = [name for name in wanted if name not in available]
+    if missing:
+        unknown = [name for name in missing if name not in _PROVIDERS.values()]
+        near = "".join(did_you_mean(name, [*_PROVIDERS.values(), *available], 1) for name in unknown)
+        raise RuntimeUnavailableError(
+            f"this onnxruntime does not have {', '.join(missing)}.{near}",
+            f"It has {', '.join(available)}; install the build of onnxruntime for that device.",
+        )
 
 
 def _take_turns(session_options: Any) -> None:

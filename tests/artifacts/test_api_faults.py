@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import TensorProto, helper
 
+import artifacts
 from artifacts.api import CheckpointState, Module, Optimizer
+from artifacts.api.kernels import missing_kernel
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
 from onnxblock.errors import (
@@ -268,3 +273,64 @@ def test_a_model_without_reset_input_is_reset_all_the_same(tmp_path):
     module.lazy_reset_grad()
     module(X, TARGET)
     np.testing.assert_array_equal(state.parameters["W1"].grad, once)
+
+
+def test_providers_that_are_not_there(files, monkeypatch):
+    """onnxruntime itself would go on without them."""
+    with pytest.raises(
+        RuntimeUnavailableError, match=r"does not have CPUExecutonProvider\. Did you mean 'CPUExecution"
+    ):
+        files.open(providers=["CPUExecutonProvider"])
+    if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+        wanted = [("CUDAExecutionProvider", {"device_id": 0}), "CPUExecutionProvider"]
+        with pytest.raises(RuntimeUnavailableError, match=r"does not have CUDAExecutionProvider\.\n  It has "):
+            files.open(providers=wanted)
+    # a build for a device, on a machine without one
+    monkeypatch.setattr(
+        onnxruntime, "get_available_providers", lambda: ["ROCMExecutionProvider", "CPUExecutionProvider"]
+    )
+    real = onnxruntime.InferenceSession
+
+    def started(path, options, providers):
+        assert providers == ["ROCMExecutionProvider", "CPUExecutionProvider"]
+        return real(path, options, providers=["CPUExecutionProvider"])
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", started)
+    with pytest.raises(RuntimeUnavailableError, match="cannot start ROCMExecutionProvider, and would run on CPU"):
+        files.open(device="rocm")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "operator", "remedy"),
+    [("BFLOAT16", "MatMul", "Train in float32"), ("DOUBLE", "Erf", "Train in float32")],
+)
+def test_element_types_without_kernels(dtype, operator, remedy, tmp_path):
+    kind = getattr(TensorProto, dtype)
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["h"], "multiply"), helper.make_node("Erf", ["h"], ["y"], "act")],
+        "g",
+        [helper.make_tensor_value_info("x", kind, ["n", 3])],
+        [helper.make_tensor_value_info("y", kind, ["n", 2])],
+        [helper.make_tensor("w", kind, [3, 2], np.ones(6))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    made = artifacts.generate_artifacts(model, loss=artifacts.LossType.MSELoss, artifact_directory=tmp_path)
+    state = CheckpointState.load_checkpoint(made.checkpoint)
+    name, spelling = {"MatMul": "multiply", "Erf": "act"}[operator], {"DOUBLE": "float64"}.get(dtype, dtype.lower())
+    with pytest.raises(InvalidModelError) as caught:
+        Module(made.training_model, state)
+    what, todo = str(caught.value).split("\n")
+    assert what.startswith(f"CPUExecutionProvider has no kernel for node {name!r} of {made.training_model}: {operator}")
+    assert what.endswith(f"with inputs of {spelling}")
+    assert remedy in todo
+
+
+def test_missing_kernels_without_the_package_onnx(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxblock.graph.load", None)
+    message = (
+        "[ONNXRuntimeError] : 9 : NOT_IMPLEMENTED : Could not find an implementation for Erf(13) node with name 'e'"
+    )
+    what, remedy = missing_kernel(message, tmp_path / "m.onnx", ["XProvider"])
+    assert what == f"XProvider has no kernel for node 'e' of {tmp_path / 'm.onnx'}: Erf, in its form of opset 13"
+    assert "another release" in remedy
+    assert missing_kernel("something else", tmp_path / "m.onnx", ["XProvider"]) is None

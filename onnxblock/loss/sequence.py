@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 import numpy.typing as npt
 from onnx import TensorProto
 
 from ..block import Block
+from ..blocks.gradient import CustomGradient
 from ..errors import BlockBuildError
 from ..graph.subgraph import Subgraph, scan
 from ..graph.types import TensorType, shape_text
@@ -16,6 +19,8 @@ from .target import class_labels, float_dtype
 
 _IMPOSSIBLE = -1e30
 """The logarithm of probability 0: finite, so that no difference of two of them is undefined."""
+_INFINITE = 1e29
+"""A loss from here on is one of something impossible."""
 
 
 class CTCLoss(Block):
@@ -96,14 +101,10 @@ class CTCLoss(Block):
         said = op.GatherElements(scores, index, axis=2)
         running = op.Less(op.Range(0, op.Gather(op.Shape(scores), 0), 1).unsqueeze(1), input_lengths.unsqueeze(0))
         place = op.Range(0, op.Gather(op.Shape(states), 1), 1)
-        begin = op.Where(op.Equal(place, 0), scores.graph.constant(0.0, dtype), _IMPOSSIBLE)
-        begin = op.Expand(begin, op.Shape(states))
-        end = self._forward(begin, said, running.unsqueeze(2), may_skip)
         last = op.Mul(target_lengths.unsqueeze(1), 2)
         is_end = op.Or(op.Equal(place, last), op.Equal(place, op.Sub(last, 1)))
-        losses = -op.ReduceLogSumExp(op.Where(is_end, end, _IMPOSSIBLE), [1], keepdims=0)
-        infinite = 0.0 if self._zero_infinity else float("inf")
-        return op.Where(op.Less(losses, -_IMPOSSIBLE / 2), losses, infinite)
+        losses: Value = _Alignments()(said, running.unsqueeze(2), may_skip, is_end)[0]
+        return op.Where(op.Less(losses, _INFINITE), losses, 0.0 if self._zero_infinity else float("inf"))
 
     def _extended(self, targets: Value, lengths: Value) -> Value:
         """The labels with a blank before, between and after, ``[N, 2 S + 1]``; blanks in place of those not used."""
@@ -121,19 +122,74 @@ class CTCLoss(Block):
         barred = op.Or(op.Equal(states, self._blank), op.Equal(states, before))
         return op.Where(barred, states.graph.constant(_IMPOSSIBLE, dtype), 0.0)
 
-    def _forward(self, begin: Value, said: Value, running: Value, may_skip: Value) -> Value:
-        """The logarithms of the probabilities of all that may have been said up to each state, at the end."""
-        graph = begin.graph
-        body = Subgraph(graph)
-        known = begin.type or TensorType(float_dtype(begin), None)
-        now = body.argument("probabilities", known)
-        here = body.argument("said", TensorType(known.dtype, known.shape))
-        runs = body.argument(
-            "running", TensorType(TensorProto.BOOL, None if known.shape is None else (known.shape[0], 1))
-        )
-        op = body.op
-        one = op.Pad(op.Slice(now, [0], [-1], [1]), [0, 1, 0, 0], _IMPOSSIBLE)
-        two = op.Pad(op.Slice(now, [0], [-2], [1]), [0, 2, 0, 0], _IMPOSSIBLE) + body.value(may_skip)
-        ways = op.Concat(*(way.unsqueeze(0) for way in (now, one, two)), axis=0)
-        body.returns([op.Where(runs, op.ReduceLogSumExp(ways, [0], keepdims=0) + here, now)])
-        return scan(graph, body, [begin], [said, running])[0]
+
+class _Alignments(CustomGradient):
+    """The losses of all alignments together, and the logarithms of the probabilities α of their beginnings.
+
+    α(t, s) is the probability of all that may have been said up to time t and that ends in state s; β(t, s) that of all
+    that may still be said after it.  The derivative of the loss in what state s says at time t is their product over
+    the probability of all: the share of the alignments that pass there.
+    """
+
+    def forward(self, *inputs: Value) -> list[Value]:
+        said, running, may_skip, is_end = inputs
+        op, dtype = said.graph.op, float_dtype(said)
+        sizes = op.Shape(is_end)
+        first = op.Equal(op.Range(0, op.Gather(sizes, 1), 1), 0)
+        begin = op.Expand(op.Where(first, said.graph.constant(0.0, dtype), _IMPOSSIBLE), sizes)
+
+        def step(now: Value, here: Value) -> tuple[Value, Value]:
+            skipping = _shifted(now, 2) + now.graph.value(may_skip)
+            new = _log_sum(now, _shifted(now, 1), skipping) + here
+            return new, new
+
+        end, alphas = _over_time(step, begin, said, running)
+        return [-op.ReduceLogSumExp(op.Where(is_end, end, _IMPOSSIBLE), [1], keepdims=0), alphas]
+
+    def backward(
+        self, inputs: Sequence[Value], outputs: Sequence[Value], cotangents: Sequence[Value]
+    ) -> Sequence[Value | None]:
+        said, running, may_skip, is_end = inputs
+        losses, alphas = outputs
+        op, dtype = said.graph.op, float_dtype(said)
+        end = op.Where(is_end, said.graph.constant(0.0, dtype), _IMPOSSIBLE)
+
+        def step(after: Value, here: Value) -> tuple[Value, Value]:
+            following = after + here
+            skipping = _shifted(following + following.graph.value(may_skip), -2)
+            return _log_sum(following, _shifted(following, -1), skipping), after
+
+        _, betas = _over_time(step, end, said, running, reverse=True)
+        counts = op.And(running, op.Less(losses, _INFINITE).unsqueeze(1))
+        shares = op.Where(counts, alphas + betas + losses.unsqueeze(1), _IMPOSSIBLE).exp()
+        return [-shares * cotangents[0].unsqueeze(1), None, None, None]
+
+
+def _over_time(
+    step: Callable[[Value, Value], tuple[Value, Value]],
+    begin: Value,
+    said: Value,
+    running: Value,
+    *,
+    reverse: bool = False,
+) -> list[Value]:
+    """Carry ``step(state, what is said) -> (new state, what to collect)`` over the times at which a sample runs."""
+    body = Subgraph(said.graph)
+    row = TensorType(float_dtype(said), None if begin.shape is None else (None,) * 2)
+    state, here = body.argument("state", row), body.argument("said", row)
+    runs = body.argument("running", TensorType(TensorProto.BOOL, (None, 1)))
+    new, collected = step(state, here)
+    body.returns([body.op.Where(runs, new, state), collected])
+    return scan(said.graph, body, [begin], [said, running], reverse=reverse)
+
+
+def _shifted(x: Value, places: int) -> Value:
+    """The rows of x moved to the right, or to the left where ``places`` is negative, with nothing possible behind."""
+    kept = ([0], [-places]) if places > 0 else ([-places], [2**62])
+    pads = [0, max(places, 0), 0, max(-places, 0)]
+    return x.graph.op.Pad(x.graph.op.Slice(x, *kept, [1]), pads, _IMPOSSIBLE)
+
+
+def _log_sum(*ways: Value) -> Value:
+    op = ways[0].graph.op
+    return op.ReduceLogSumExp(op.Concat(*(way.unsqueeze(0) for way in ways), axis=0), [0], keepdims=0)

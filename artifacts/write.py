@@ -11,7 +11,7 @@ from onnx import ModelProto
 
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
-from onnxblock.errors import ArgumentError, InvalidModelError, OnnxBlockError
+from onnxblock.errors import ArgumentError, InvalidModelError, OnnxBlockError, refusal
 from onnxblock.files import AnyPath, as_path
 from onnxblock.graph.store import SINGLE_FILE_NBYTES, model_nbytes, write
 from onnxblock.graph.weights import Weights, is_stub
@@ -146,7 +146,7 @@ def write_ort_format(paths: Sequence[Path], custom_op_library: str | None) -> li
             onnxruntime.InferenceSession(os.fspath(path), options, providers=["CPUExecutionProvider"])
         except Exception as error:
             raise OnnxBlockError(
-                f"onnxruntime cannot write {str(target)!r}: {error}",
+                f"onnxruntime cannot write {str(target)!r}: {refusal(error)}",
                 "Pass ort_format=False; the .onnx files are whole.",
             ) from error
         written.append(target)

@@ -8,6 +8,7 @@ says what to do.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -81,6 +82,22 @@ class FeedError(OnnxBlockError, ValueError, TypeError):
 
 class RuntimeUnavailableError(OnnxBlockError, ImportError):
     """Something needs a package or a runtime feature that is not installed."""
+
+
+_TOO_NEW = {
+    "opset": re.compile(r"Opset (\d+) is under development.* is till opset (\d+)"),
+    "IR version": re.compile(r"IR version: (\d+), max supported IR version: (\d+)"),
+}
+
+
+def refusal(error: Exception) -> str:
+    """Why onnxruntime does not load a model: in plain words where the model is newer than it, else its first line."""
+    text = str(error).strip()
+    for what, pattern in _TOO_NEW.items():
+        found = pattern.search(text)
+        if found:
+            return f"it is of {what} {found[1]}, and the installed onnxruntime knows only up to {found[2]}"
+    return text.partition("\n")[0]
 
 
 def did_you_mean(name: object, known: Iterable[str], count: int = 3) -> str:

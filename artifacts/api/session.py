@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
-from onnxblock.errors import ArgumentError, InvalidModelError, RuntimeUnavailableError, did_you_mean
+from onnxblock.errors import ArgumentError, InvalidModelError, RuntimeUnavailableError, did_you_mean, refusal
 from onnxblock.files import as_path
 
 from .kernels import missing_kernel
@@ -111,7 +111,7 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
         explained = missing_kernel(str(error), file, wanted)
         if explained is not None:
             raise InvalidModelError(*explained) from error
-        raise InvalidModelError(f"onnxruntime cannot load {file}: {_first_line(error)}", _remedy(str(error))) from error
+        raise InvalidModelError(f"onnxruntime cannot load {file}: {refusal(error)}", _remedy(str(error))) from error
     lost = [name for name in wanted if name not in session.get_providers()]
     if lost:
         raise RuntimeUnavailableError(
@@ -144,10 +144,6 @@ def _take_turns(session_options: Any) -> None:
         session_options.get_session_config_entry(_STOP_SPINNING)
     except RuntimeError:
         session_options.add_session_config_entry(_STOP_SPINNING, "1")
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _remedy(message: str) -> str:

@@ -138,6 +138,18 @@ def save(model, path):
     return path
 
 
+@pytest.mark.parametrize("what", ["opset", "IR version"])
+def test_models_newer_than_the_runtime(files, tmp_path, what):
+    model = onnx.load(files.training)
+    if what == "opset":
+        model.opset_import[0].version = 99
+    else:
+        model.ir_version = 99
+    known = rf"t\.onnx: it is of {what} 99, and the installed onnxruntime knows only up to \d+\n"
+    with pytest.raises(InvalidModelError, match=known):
+        Module(save(model, tmp_path / "t.onnx"), CheckpointState.load_checkpoint(files.checkpoint))
+
+
 def test_models_in_the_wrong_place(files):
     state = CheckpointState.load_checkpoint(files.checkpoint)
     with pytest.raises(ArtifactMismatchError, match="is the eval model, where the training model is expected"):

@@ -15,7 +15,7 @@ from ...graph.context import open_graph
 from ...graph.graph import Graph
 from ...graph.load import load
 from ...graph.precision import to_float64
-from ...graph.schemas import NEWEST_OPSET
+from ...graph.schemas import NEWEST_OPSET, ir_version_of
 from ...graph.types import FLOATS, numpy_dtype, onnx_dtype, tensor_type
 from ..gradients import COTANGENT_SUFFIX, gradients
 from .differences import TOLERANCE, Comparison, GradientCheck, Line
@@ -135,7 +135,7 @@ def model_of_node(node: NodeProto, arrays: Mapping[str, Array], opset: int) -> M
         else:
             graph.initializer.append(numpy_helper.from_array(array, name))
     imports = [helper.make_opsetid("", opset)] + ([helper.make_opsetid(node.domain, 1)] if node.domain else [])
-    model = helper.make_model(graph, opset_imports=imports)
+    model = helper.make_model(graph, opset_imports=imports, ir_version=ir_version_of(opset))
     known = Graph(model)
     for name in node.output:
         proto = known.type_proto(name) if name else None

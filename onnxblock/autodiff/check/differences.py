@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from .evaluators import Array, Function
 
@@ -66,9 +66,9 @@ class GradientCheck:
 class Line:
     """A weighted sum of the outputs along straight lines through one point."""
 
-    def __init__(self, run: Function, point: Mapping[str, Array], cotangents: Sequence[Array], dtype: npt.DTypeLike):
+    def __init__(self, run: Function, point: Mapping[str, Array], cotangents: Sequence[Array], dtype: np.dtype[Any]):
         self._run, self._point, self._cotangents = run, point, cotangents
-        self._dtype = np.dtype(dtype)
+        self._dtype = dtype
         self._epsilon = float(np.finfo(self._dtype).eps)
 
     def compare(self, name: str, gradient: Array, tolerance: float, rng: np.random.Generator) -> Comparison:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from onnx import ModelProto
 
-from ...errors import BlockBuildError, RuntimeUnavailableError, did_you_mean
+from ...errors import BlockBuildError, RuntimeUnavailableError, did_you_mean, refusal
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Function: TypeAlias = "Callable[[Mapping[str, Array]], list[Array]]"
@@ -31,7 +31,7 @@ def onnxruntime_evaluator(model: ModelProto) -> Function:
     try:
         session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - the bindings derive their exceptions from Exception only
-        raise RuntimeUnavailableError(f"onnxruntime does not load the model: {_first_line(error)}") from None
+        raise RuntimeUnavailableError(f"onnxruntime does not load the model: {refusal(error)}") from None
     names = {i.name for i in session.get_inputs()}
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
@@ -114,7 +114,3 @@ def choose_evaluators(
     else:
         make, name = asked, getattr(asked, "__name__", type(asked).__name__)
     return make(forward), make(backward), name, None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().split("\n", maxsplit=1)[0]

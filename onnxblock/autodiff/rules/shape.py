@@ -109,10 +109,10 @@ def _padded_back(g: RuleContext, axes: list[int], steps: list[int]) -> Value:
     starts = g.inputs[1] if g.inputs[1].dtype == TensorProto.INT64 else g.inputs[1].cast(TensorProto.INT64)
     zero = np.zeros(len(axes), np.int64)
     starts = op.Add(starts, op.Where(op.Less(starts, zero), sizes, zero))
-    back = np.array([int(s < 0) for s in steps], np.int64)
+    turned = np.array([int(s < 0) for s in steps], np.int64)
     # A slice that runs backwards begins at the last element and its start is the place of the last one.
-    starts = op.Max(op.Min(starts, op.Sub(sizes, back)), zero)
-    before = op.Sub(starts, op.Mul(back, op.Sub(lengths, np.ones(len(axes), np.int64))))
+    starts = op.Max(op.Min(starts, op.Sub(sizes, turned)), zero)
+    before = op.Sub(starts, op.Mul(turned, op.Sub(lengths, np.ones(len(axes), np.int64))))
     behind = op.Sub(op.Sub(sizes, before), lengths)
     return with_shape_of(op.Pad(dy, op.Concat(before, behind, axis=0), None, index), g.x)
 

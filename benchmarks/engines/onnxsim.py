@@ -27,10 +27,18 @@ class Engine(BaseEngine):
         self.feeds = [
             {f"input{k}": array for k, array in enumerate((*inputs, unit[target]))} for *inputs, target in self.batches
         ]
-        # its gradients take constants as initializers only, which its own simplification makes of them
-        model, _ = onnxsim.simplify(onnx.load(self.folder / MODEL_WITH_LOSS))
+        model = onnx.load(self.folder / MODEL_WITH_LOSS)
+        _constants_to_initializers(model.graph)
         trained = [f"network.{name}" for name in self.specification["trained"]]
         self.loop = onnxsim.compile_training_loop(model, "output", trained)
 
     def step(self, batch: int) -> float:
         return float(self.loop(self.feeds[batch], LEARNING_RATE))
+
+
+def _constants_to_initializers(graph: Any) -> None:
+    """Its gradients take no Constant nodes; its simplification would remove them, but rename weights too."""
+    for node in [node for node in graph.node if node.op_type == "Constant"]:
+        graph.initializer.append(node.attribute[0].t)
+        graph.initializer[-1].name = node.output[0]
+        graph.node.remove(node)

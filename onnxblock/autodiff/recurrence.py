@@ -111,7 +111,8 @@ class RecurrentLayer:
 
     def previous(self, states: Value, initial: Value) -> Value:
         """The state before each step."""
-        before: Value = self.op.Concat(self.op.Unsqueeze(initial, [0]), self.op.Slice(states, [0], [-1], [0]), axis=0)
+        every = self.op.Concat(self.op.Unsqueeze(initial, [0]), states, axis=0)
+        before: Value = self.op.Slice(every, [0], [-1], [0])
         return with_shape_of(before, states)
 
     def split(self, v: Value, count: int | None = None) -> list[Value]:
@@ -124,16 +125,17 @@ class RecurrentLayer:
 
     def _rows(self, v: Value) -> Value:
         """[time, direction, batch, features] as [direction, time · batch, features]; one direction as a matrix."""
-        op, features = self.op, self.op.Slice(shape_of(v), [3], [4])
+        op, features, rows = self.op, self.op.Slice(shape_of(v), [3], [4]), self.op.Mul(self.time, self.batch)
         if self.directions == 1:
-            return op.Reshape(v, op.Concat([-1], features, axis=0))
-        return op.Reshape(op.Transpose(v, perm=[1, 0, 2, 3]), op.Concat([self.directions, -1], features, axis=0))
+            return op.Reshape(v, op.Concat(rows, features, axis=0), allowzero=1)
+        turned = op.Transpose(v, perm=[1, 0, 2, 3])
+        return op.Reshape(turned, op.Concat([self.directions], rows, features, axis=0), allowzero=1)
 
     def _steps(self, rows: Value) -> Value:
         op, features = self.op, self.op.Slice(shape_of(rows), [-1], [_END])
         if self.directions == 1:
-            return op.Reshape(rows, op.Concat(self.time, [1], self.batch, features, axis=0))
-        parted = op.Reshape(rows, op.Concat([self.directions], self.time, self.batch, features, axis=0))
+            return op.Reshape(rows, op.Concat(self.time, [1], self.batch, features, axis=0), allowzero=1)
+        parted = op.Reshape(rows, op.Concat([self.directions], self.time, self.batch, features, axis=0), allowzero=1)
         return op.Transpose(parted, perm=[1, 0, 2, 3])
 
     def product(self, v: Value, weight: Value) -> Value:

@@ -16,6 +16,7 @@ from onnx import TensorProto
 from .arithmetic import cast_like, mask
 from .scatter import scatter_nd, zeros
 from .value import Value
+from .windows import flat_images, positions, spatial_shape
 
 _CUBIC = -0.75
 """The free coefficient of the cubic kernel (Keys 1981), as PyTorch and onnxruntime set it."""
@@ -179,8 +180,9 @@ def _stack_known(values: Sequence[Value | None]) -> Value | None:
 def image_rows(x: Value) -> Value:
     """``[N, C, ...]`` as one row of channels for each element: ``[N · elements, C]``."""
     op = x.graph.op
-    flat = op.Transpose(op.Reshape(x, [0, 0, -1]), perm=[0, 2, 1])
-    return op.Reshape(flat, op.Concat([-1], op.Shape(x, start=1, end=2), axis=0))
+    flat = op.Transpose(flat_images(x), perm=[0, 2, 1])
+    rows = op.Mul(op.Shape(flat, end=1), op.Shape(flat, start=1, end=2))
+    return op.Reshape(flat, op.Concat(rows, op.Shape(flat, start=2), axis=0), allowzero=1)
 
 
 def read(rows: Value, at: Corners) -> Value:
@@ -201,8 +203,8 @@ def spread(d: Value, at: Corners, image: Value) -> Value:
     elements = op.Mul(batch, op.ReduceProd(op.Shape(image, start=2), keepdims=1))
     base = zeros(op.Concat(elements, channels, axis=0), d)
     total = scatter_nd(base, op.Unsqueeze(at.rows, [3]), updates, "add")
-    batched = op.Reshape(total, op.Concat(batch, [-1], channels, axis=0))
-    return op.Reshape(op.Transpose(batched, perm=[0, 2, 1]), op.Shape(image))
+    batched = op.Reshape(total, op.Concat(batch, positions(spatial_shape(image)), channels, axis=0), allowzero=1)
+    return op.Reshape(op.Transpose(batched, perm=[0, 2, 1]), op.Shape(image), allowzero=1)
 
 
 def point_gradients(d: Value, rows: Value, at: Corners) -> list[Value | None]:

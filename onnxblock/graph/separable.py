@@ -38,8 +38,9 @@ def along_axis(x: Value, matrix: Value, axis: int, rank: int) -> Value:
         op.Shape(matrix, end=1),
         op.Shape(x, start=axis + 1),
     )
-    rows = op.Reshape(x, op.Concat(op.Shape(x, end=axis + 1), [-1], axis=0))
-    return op.Reshape(matrix @ rows, op.Concat(before, size, after, axis=0))
+    behind = op.ReduceProd(after, keepdims=1)
+    rows = op.Reshape(x, op.Concat(op.Shape(x, end=axis + 1), behind, axis=0), allowzero=1)
+    return op.Reshape(matrix @ rows, op.Concat(before, size, after, axis=0), allowzero=1)
 
 
 def along_axes(x: Value, matrices: Sequence[Value], axes: Sequence[int], rank: int) -> Value:

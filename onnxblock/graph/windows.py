@@ -11,6 +11,7 @@ from itertools import product
 
 import numpy as np
 
+from .types import TensorType
 from .value import Value
 
 
@@ -57,6 +58,16 @@ def positions(sizes: Value) -> Value:
     Reshapes name it rather than leave -1 for it, which an empty batch makes ambiguous.
     """
     return sizes.graph.op.ReduceProd(sizes, keepdims=1)
+
+
+def flat_images(x: Value) -> Value:
+    """``[N, C, ...]`` as ``[N, C, positions]``."""
+    op = x.graph.op
+    # With allowzero the sizes stand: onnxruntime's optimizer would write -1 for the last.
+    flat: Value = op.Reshape(x, op.Concat(op.Shape(x, end=2), positions(spatial_shape(x)), axis=0), allowzero=1)
+    if flat.rank is None and x.dtype is not None:
+        x.graph.set_type(flat, TensorType(x.dtype, (None,) * 3))
+    return flat
 
 
 def known_sizes(sizes: Value) -> list[int] | None:

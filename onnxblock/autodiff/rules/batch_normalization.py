@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ...graph.arithmetic import cast_like, element_count, reshape_like, sum_over
 from ...graph.value import Value
-from ...graph.windows import positions, spatial_shape
+from ...graph.windows import flat_images
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -17,7 +17,7 @@ def batch_normalization(g: RuleContext) -> RuleResult:
     dx = a dy, dmean = -a s, dvariance = -t scale / 2 (variance + ε).  In training they are the batch's own, of n
     elements: dx = a (dy - s / n - x̂ t / n)  (Ioffe and Szegedy 2015, section 3).
     """
-    x = g.x if g.x.rank is not None else g.op.Reshape(g.x, g.op.Concat([0, 0], positions(spatial_shape(g.x)), axis=0))
+    x = g.x if g.x.rank is not None else flat_images(g.x)
     dy = reshape_like(g.dy, x)
     scale, mean, variance = (cast_like(v, x) for v in (g.inputs[1], g.inputs[3], g.inputs[4]))
     training = bool(g.attr("training_mode"))

@@ -14,7 +14,7 @@ import numpy as np
 from ...graph.arithmetic import reshape_like, shape_of, sum_over
 from ...graph.convolutions import convolution, transposed_convolution, weight_gradient
 from ...graph.value import Value
-from ...graph.windows import Windows, covered, fitted_windows, pad_image, spatial_shape, window_places
+from ...graph.windows import Windows, covered, fitted_windows, flat_images, pad_image, spatial_shape, window_places
 from ..ranks import by_rank
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
@@ -138,7 +138,7 @@ def col2im(g: RuleContext) -> RuleResult:
     windows = fitted_windows(strides, dilations, block, count, image, g.graph.constant(pads[:rank]))
     padded = pad_image(g.dy, windows.begin, windows.end)
     places = window_places(padded, windows, windows_first=False)
-    return reshape_like(op.Gather(op.Reshape(padded, [0, 0, -1]), places, axis=2), g.x)
+    return reshape_like(op.Gather(flat_images(padded), places, axis=2), g.x)
 
 
 def _block_rank(g: RuleContext) -> int | None:

@@ -6,7 +6,7 @@ from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, reshape_like, shape_of
 from ...graph.sampling import Padding, corners, image_rows, point_gradients, spread, taps
-from ...graph.windows import spatial_shape
+from ...graph.windows import flat_images, positions, spatial_shape
 from ..ranks import by_rank
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
@@ -24,7 +24,9 @@ def grid_sample(g: RuleContext) -> RuleResult:
     if rank is None:
         ranks = {n: {str(v): n + 2 for v in (x, grid, g.y, g.dy)} for n in (2, 3)}
         return by_rank(g, grid_sample, op.Sub(op.Size(shape_of(x)), 2), ranks)
-    points = op.Reshape(grid, [0, -1, rank])
+    points = op.Reshape(
+        grid, op.Concat(op.Shape(grid, end=1), positions(spatial_shape(g.dy)), [rank], axis=0), allowzero=1
+    )
     align, mode = bool(g.attr("align_corners")), g.attr("mode").removeprefix("bi")
     axes, scales = [], []
     for axis in range(rank):
@@ -34,7 +36,7 @@ def grid_sample(g: RuleContext) -> RuleResult:
         place = unit * scales[-1] if align else unit * scales[-1] - 0.5
         axes.append(taps(place, mode, Padding(g.attr("padding_mode"), size, align)))
     at = corners(axes, spatial_shape(x))
-    dy = op.Transpose(op.Reshape(g.dy, [0, 0, -1]), perm=[0, 2, 1])
+    dy = op.Transpose(flat_images(g.dy), perm=[0, 2, 1])
     dx = spread(dy, at, x) if g.wants(0) else None
     if not g.wants(1) or mode == "nearest":
         return dx

@@ -13,7 +13,7 @@ from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of
 from ...graph.value import Value
-from ...graph.windows import positions, spatial_shape
+from ...graph.windows import flat_images, positions, spatial_shape
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -170,7 +170,7 @@ def lrn(g: RuleContext) -> RuleResult:
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
 
     def mean(v: Value, first: int, last: int) -> Value:
-        channels = op.Reshape(v, op.Concat([0, 0], positions(spatial_shape(v)), axis=0)).unsqueeze(1)
+        channels = flat_images(v).unsqueeze(1)
         pads = [first, 0, last, 0]
         return reshape_like(op.AveragePool(channels, kernel_shape=[size, 1], pads=pads, count_include_pad=1), v)
 

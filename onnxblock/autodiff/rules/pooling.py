@@ -13,7 +13,7 @@ from ...graph.scatter import scatter_elements, zeros
 from ...graph.separable import along_axes, identity
 from ...graph.types import FLOATS
 from ...graph.value import Value
-from ...graph.windows import fitted_windows, positions, spatial_shape
+from ...graph.windows import fitted_windows, flat_images, spatial_shape
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 from .convolution import same_padding
@@ -66,7 +66,7 @@ def _image_size(g: RuleContext) -> Any:
 def global_max_pool(g: RuleContext) -> RuleResult:
     """The cotangent goes to the largest element of each image, the first of equals, as in MaxPool."""
     op = g.op
-    images = op.Reshape(g.x, op.Concat([0, 0], positions(spatial_shape(g.x)), axis=0))
+    images = flat_images(g.x)
     winners = op.ArgMax(images, axis=2, keepdims=1)
     cotangents = op.Reshape(g.dy, [0, 0, 1])
     return reshape_like(scatter_elements(zeros(op.Shape(images), g.x), winners, cotangents, 2, "none"), g.x)

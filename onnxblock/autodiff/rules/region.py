@@ -77,12 +77,14 @@ def _rows_of_images(g: RuleContext, batch: Value, u: Value, spread: Value) -> Va
     images = op.Unsqueeze(op.Range(0, op.Gather(op.Shape(g.x), 0), 1), [1])
     chosen = mask(op.Equal(images, op.Unsqueeze(batch, [0])), g.dy)
     by_image = op.Unsqueeze(chosen, [1, 3]) * op.Unsqueeze(op.Transpose(u, perm=[1, 0, 2]), [0])
-    left = op.Reshape(by_image, op.Concat(op.Mul(op.Shape(g.x, end=1), op.Shape(g.x, start=2, end=3)), [-1], axis=0))
     right = op.Transpose(spread, perm=[0, 2, 1, 3])
     inner = op.Mul(op.Shape(right, end=1), op.Shape(right, start=1, end=2))
-    product = op.MatMul(left, op.Reshape(right, op.Concat(inner, [-1], axis=0)))
+    outer = op.Mul(op.Shape(right, start=2, end=3), op.Shape(right, start=3))
+    left_rows = op.Mul(op.Shape(g.x, end=1), op.Shape(g.x, start=2, end=3))
+    left = op.Reshape(by_image, op.Concat(left_rows, inner, axis=0), allowzero=1)
+    product = op.MatMul(left, op.Reshape(right, op.Concat(inner, outer, axis=0), allowzero=1))
     shape = op.Gather(op.Shape(g.x), np.array([0, 2, 1, 3]))
-    return op.Transpose(op.Reshape(product, shape), perm=[0, 2, 1, 3])
+    return op.Transpose(op.Reshape(product, shape, allowzero=1), perm=[0, 2, 1, 3])
 
 
 # -- maxima
@@ -125,15 +127,19 @@ def _choose(x: Value, among: Candidates) -> tuple[Value, Value, Value]:
     bins = op.Shape(among.places, start=1)
 
     def laid_out(v: Value) -> Value:
-        flat = op.Reshape(v, [0, 1, 1, -1])
+        count = op.ReduceProd(bins, keepdims=1)
+        flat = op.Reshape(v, op.Concat(op.Shape(v, end=1), [1, 1], count, axis=0), allowzero=1)
         return op.Expand(flat, op.Concat(op.Shape(x, end=3), op.Shape(flat, start=3), axis=0))
 
     places, weights = laid_out(among.places), laid_out(among.weights)
     values = op.GatherElements(x, places, axis=3) * weights + laid_out(among.penalties)
     by_bin = op.Concat(op.Shape(x, end=3), bins, axis=0)
-    grouped = op.Reshape(values, by_bin)
+    grouped = op.Reshape(values, by_bin, allowzero=1)
     best = op.ArgMax(grouped, axis=4, keepdims=1)
-    taken = [op.Squeeze(op.GatherElements(op.Reshape(v, by_bin), best, axis=4), [4]) for v in (values, places, weights)]
+    taken = [
+        op.Squeeze(op.GatherElements(op.Reshape(v, by_bin, allowzero=1), best, axis=4), [4])
+        for v in (values, places, weights)
+    ]
     nothing = op.IsInf(taken[0], detect_positive=0)
     kept = mask(op.Not(nothing), x)
     return taken[0], taken[1], taken[2] * kept

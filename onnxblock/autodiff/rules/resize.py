@@ -149,7 +149,8 @@ def _matrix(g: RuleContext, axis: int, axes: Sequence[int]) -> Value:
     else:
         assert sizes is not None
         resized = _resized_beside_the_deciding_axis(g, images, place, axes, sizes, attributes)
-    return op.Reshape(op.Slice(resized, [0], [1], [2]), op.Concat(op.Shape(unit, end=1), [-1], axis=0))
+    size = op.Concat(op.Shape(unit, end=1), op.Shape(resized, start=3), axis=0)
+    return op.Reshape(op.Slice(resized, [0], [1], [2]), size, allowzero=1)
 
 
 def _entry(vector: Value, place: int) -> Value:

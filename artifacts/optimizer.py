@@ -9,6 +9,7 @@ from onnx import ModelProto, TensorProto
 
 from onnxblock import optim
 from onnxblock.block import Block, ForwardBlock, require_block
+from onnxblock.graph.broadcasting import widen_scalars
 from onnxblock.graph.check import check
 from onnxblock.graph.context import empty_base
 from onnxblock.graph.passes import run_passes
@@ -54,6 +55,7 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequen
                 block((trainable, frozen))
         else:
             block((trainable, frozen))
+    widen_scalars(graph)
     model = graph.to_model_proto()
     model.ir_version = models.training.ir_version
     run_passes(model)

@@ -16,6 +16,7 @@ from .block import Block, set_outputs
 from .errors import BlockBuildError, NoGraphError, ParameterError
 from .graph import decomposition
 from .graph.arithmetic import full_like, zeros_like
+from .graph.broadcasting import widen_scalars
 from .graph.check import check
 from .graph.context import current_graph
 from .graph.explicit_windows import make_windows_explicit
@@ -231,6 +232,7 @@ def _differentiate(
     _move_statistics(graph, choice, statistics, outputs)
     set_outputs(graph, outputs)
     spell_out_pads(graph)
+    widen_scalars(graph)
     run_passes(graph.model)
     return graph.model
 

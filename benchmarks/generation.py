@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 import shutil
 import time
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 import torch
 
+from .engines import MODEL, SPECIFICATION
 from .networks import build
 from .nodes import count, idle, inlined, needed_for
 from .once import fresh
@@ -143,7 +145,8 @@ def _graphs(plan: Plan, figures: dict[str, float], details: list[list[str]]) -> 
         if workload.only_optimizer:
             continue
         folder = prepare(workload, plan.size, (plan.output / "work" / f"{name}-{plan.size}").resolve())
-        fresh("generate", model=str(folder / "model.onnx"), folder=str(folder / "made"), nominal=True)
+        trained = json.loads((folder / SPECIFICATION).read_text(encoding="utf-8"))["trained"]
+        fresh("generate", model=str(folder / MODEL), folder=str(folder / "made"), nominal=True, trained=trained)
         model = inlined(onnx.load(folder / "made" / "training_model.onnx"))
         total = count(model.graph.node)
         forward = count(needed_for(model.graph, model.graph.output[0].name))

@@ -19,7 +19,7 @@ from .process import WorkerError, WorkerProcess
 from .statistics import median
 from .workloads import Size, Workload
 
-ROUND_SECONDS = 0.5
+ROUND_SECONDS: dict[Size, float] = {"full": 0.5, "tiny": 0.02}
 MOST_STEPS = 2000
 CHECKED_STEPS = 5
 # Losses of the first steps, relative: the first says that the model is the same; the later ones tell whether gradients
@@ -116,17 +116,17 @@ def _start(
     if command == "updates":
         worker.tell("updates", count=2)  # shows in the losses that follow
     outcome.losses += worker.tell("steps", count=CHECKED_STEPS - 1)["losses"]
-    outcome.steps_per_round = _steps_per_round(worker, command)
+    outcome.steps_per_round = _steps_per_round(worker, command, ROUND_SECONDS[plan.size])
     return worker
 
 
-def _steps_per_round(worker: WorkerProcess, command: str) -> int:
-    """As many as a round lasts, by two tries: the first few may be slow."""
-    seconds = ROUND_SECONDS
+def _steps_per_round(worker: WorkerProcess, command: str, wanted: float) -> int:
+    """As many as a round of ``wanted`` seconds has, by two tries: the first few may be slow."""
+    seconds = wanted
     for _ in range(2):
-        count = min(MOST_STEPS, max(1, math.ceil(ROUND_SECONDS / 5 / seconds)))
+        count = min(MOST_STEPS, max(1, math.ceil(wanted / 5 / seconds)))
         seconds = worker.tell(command, count=count)["seconds"]
-    return min(MOST_STEPS, max(1, round(ROUND_SECONDS / seconds)))
+    return min(MOST_STEPS, max(1, round(wanted / seconds)))
 
 
 def _check_losses(outcomes: dict[str, Outcome]) -> None:

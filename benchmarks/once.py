@@ -21,18 +21,22 @@ def fresh(do: str, **arguments: Any) -> dict[str, float]:
     return figures
 
 
-def generate(model: str, folder: str, *, nominal: bool, warm_up: str = "") -> dict[str, float]:
+def generate(
+    model: str, folder: str, *, nominal: bool, trained: list[str] | None = None, warm_up: str = ""
+) -> dict[str, float]:
     """``generate_artifacts`` of a file with AdamW, after the imports; ``nominal`` writes no weights.
 
-    With ``warm_up``, another model first: what is loaded on demand is loaded then.
+    ``trained`` names the weights to train, all by default.  With ``warm_up``, another model comes first: what is
+    loaded on demand is loaded then.
     """
     import artifacts
     from onnxblock.optim import AdamW
 
-    def call(path: str) -> float:
+    def call(path: str, names: list[str] | None) -> float:
         started = time.perf_counter()
         artifacts.generate_artifacts(
             path,
+            requires_grad=names,
             loss=artifacts.LossType.CrossEntropyLoss,
             optimizer=AdamW(),
             artifact_directory=folder,
@@ -41,8 +45,8 @@ def generate(model: str, folder: str, *, nominal: bool, warm_up: str = "") -> di
         return time.perf_counter() - started
 
     if warm_up:
-        call(warm_up)
-    return {"seconds": call(model)}
+        call(warm_up, None)
+    return {"seconds": call(model, trained)}
 
 
 def imports() -> dict[str, float]:

@@ -43,7 +43,8 @@ def fastest_eager(engines: dict[str, Any]) -> str | None:
 
 
 def verdicts(results: Results) -> list[Verdict]:
-    """All bars, in the order of the workloads."""
+    """All bars, in the order of the workloads; what was measured at another size than the full one does not count."""
+    results = {name: part for name, part in results.items() if part["size"] == "full"}
     found: list[Verdict] = []
     for name, workload in WORKLOADS.items():
         engines = results.get(name, {}).get("engines", {})

@@ -18,7 +18,7 @@ def engine(seconds: float, memory: float = 100.0, error: str = "") -> dict[str, 
 
 def of(workload: str, what: str, engines: dict[str, Any]) -> dict[str, Any]:
     title = f"{WORKLOADS[workload].title}: {what}"
-    return {one.against: one for one in verdicts({workload: {"engines": engines}}) if one.what == title}
+    return {one.against: one for one in verdicts({workload: {"size": "full", "engines": engines}}) if one.what == title}
 
 
 def test_every_workload_has_its_bars():
@@ -71,11 +71,16 @@ def test_the_optimizer_alone_has_bars_of_its_own():
 
 def test_generation_figures_are_compared_with_limits():
     figures = {limit.figure: limit.most for limit in bars.GENERATION}
-    found = [one for one in verdicts({"generation": {"figures": figures}}) if one.met is not None]
+    found = [one for one in verdicts({"generation": {"size": "full", "figures": figures}}) if one.met is not None]
     assert len(found) == len(bars.GENERATION)
     assert all(one.met for one in found)
-    above = verdicts({"generation": {"figures": {name: most + 0.1 for name, most in figures.items()}}})
-    assert not any(one.met for one in above)
+    above = {"size": "full", "figures": {name: most + 0.1 for name, most in figures.items()}}
+    assert not any(one.met for one in verdicts({"generation": above}))
+
+
+def test_another_size_meets_no_bar():
+    engines = {OURS: engine(0.1), TORCH: engine(1)}
+    assert {one.met for one in verdicts({"mlp": {"size": "tiny", "engines": engines}})} == {None}
 
 
 def test_nothing_is_compared_with_what_did_not_run():

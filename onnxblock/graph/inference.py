@@ -148,7 +148,29 @@ def infer_node(
     known = {name: types[name] for name in read if name in types}
     data = {name: constants[name] for name in read if name in constants and not _is_external(constants[name])}
     imports: list[OperatorSetIdProto] = list(opset_imports)  # type: ignore[call-overload]
-    return dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
+    try:
+        return dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
+    except KeyError:  # before 1.17, onnx cannot do this for a node that leaves an input out
+        return _infer_in_model(node, known, data, imports)
+
+
+def _infer_in_model(
+    node: NodeProto,
+    types: Mapping[str, TypeProto],
+    constants: Mapping[str, TensorProto],
+    opset_imports: Sequence[OperatorSetIdProto],
+) -> dict[str, TypeProto]:
+    """The types of the outputs of one node, as the only node of a model."""
+    model = ModelProto(ir_version=onnx.IR_VERSION, opset_import=opset_imports)
+    model.graph.name = "node"
+    model.graph.node.append(node)
+    for name, kind in types.items():
+        model.graph.input.append(helper.make_value_info(name, kind))
+    for name, constant in constants.items():
+        model.graph.initializer.add().CopyFrom(constant)
+        model.graph.initializer[-1].name = name
+    inferred = shape_inference.infer_shapes(model, check_type=True, strict_mode=True, data_prop=True)
+    return {value.name: value.type for value in inferred.graph.value_info if value.name in node.output}
 
 
 _KEEPS_TYPE = frozenset(

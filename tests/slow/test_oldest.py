@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-TESTS = ["tests/test_language.py", "tests/test_training.py", "tests/artifacts"]
+TESTS = [
+    "tests/test_language.py",
+    "tests/test_training.py",
+    "tests/graph",
+    "tests/artifacts",
+    "tests/interop/test_training.py",
+]
 NEWEST_PYTHON = (3, 12)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
 
@@ -37,6 +38,7 @@ def install() -> None:
         return
     package = ModuleType(_ORIGINAL, "The training package, provided by onnxblock on stock onnxruntime.")
     package.__path__ = []
+    package.__spec__ = ModuleSpec(_ORIGINAL, None, is_package=True)  # for those who ask whether it can be imported
     sys.modules[_ORIGINAL] = package
     for place, ours in _PLACES.items():
         module = importlib.import_module(ours)

@@ -60,16 +60,56 @@ CheckpointState.save_checkpoint(state, "made/again", include_optimizer_state=Tru
 """
 
 
-def test_a_script_for_the_original_runs_unchanged(tmp_path: Path) -> None:
-    onnx.save(mlp(), tmp_path / "model.onnx")
-    (tmp_path / "script.py").write_text(SCRIPT)
+def run(script: str, folder: Path) -> None:
+    (folder / "script.py").write_text(script)
     root = Path(__file__).parent.parent
     done = subprocess.run(
         [sys.executable, "-W", "error", "script.py"],
-        cwd=tmp_path,
+        cwd=folder,
         env={"PYTHONPATH": str(root), "PATH": ""},
         capture_output=True,
         text=True,
         check=False,
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_script_for_the_original_runs_unchanged(tmp_path: Path) -> None:
+    onnx.save(mlp(), tmp_path / "model.onnx")
+    run(SCRIPT, tmp_path)
+
+
+FORMS = {
+    "from onnxruntime.training import artifacts": "artifacts.LossType",
+    "from onnxruntime.training import api, artifacts, onnxblock": "api.Module, artifacts.OptimType, onnxblock.loss",
+    "from onnxruntime.training.artifacts import LossType, OptimType, generate_artifacts": "generate_artifacts",
+    "import onnxruntime.training.artifacts as artifacts": "artifacts.generate_artifacts",
+    "import onnxruntime.training.onnxblock as onnxblock": "onnxblock.TrainingBlock",
+    "import onnxruntime.training.onnxblock": "onnxruntime.training.onnxblock.ForwardBlock",
+    "from onnxruntime.training import onnxblock": "onnxblock.blocks.Block, onnxblock.optim.AdamW",
+    "from onnxruntime.training.onnxblock import TrainingBlock, base, blocks, loss, optim": "loss.MSELoss, optim.SGD",
+    "from onnxruntime.training.onnxblock import load_checkpoint_to_model, save_checkpoint": "save_checkpoint",
+    "import onnxruntime.training.onnxblock.blocks as blocks": "blocks.Linear",
+    "from onnxruntime.training.onnxblock.blocks import Block, InputLike": "InputLike",
+    "import onnxruntime.training.onnxblock.loss as loss": "loss.CrossEntropyLoss",
+    "from onnxruntime.training.onnxblock.loss import MSELoss": "MSELoss",
+    "import onnxruntime.training.onnxblock.optim as optim": "optim.ClipGradNorm",
+    "from onnxruntime.training.onnxblock.optim import AdamW": "AdamW",
+    "from onnxruntime.training.api import CheckpointState, LinearLRScheduler, Module, Optimizer": "Optimizer",
+    "import onnxruntime.training.api as orttraining": "orttraining.CheckpointState",
+    "from onnxruntime.training import api as orttraining": "orttraining.LinearLRScheduler",
+    "import onnxruntime.training.api": "onnxruntime.training.api.Module",
+    "import onnxruntime.training": "onnxruntime.training.api, onnxruntime.training.artifacts",
+    "import onnxruntime.training as training": "training.onnxblock.blocks.Constant",
+    "from onnxruntime import training": "training.api.Module",
+    "import importlib.util": 'importlib.util.find_spec("onnxruntime.training").name',
+}
+
+
+def test_every_form_of_import(tmp_path: Path) -> None:
+    lines = ["import onnxblock.compat"]
+    for statement, expression in FORMS.items():
+        lines += ["names = {}", f"exec({statement!r}, names)", f"assert eval({expression!r}, names)"]
+    lines += ["try:", "    from onnxruntime.training import ORTModule", "except ImportError as error:"]
+    lines += ["    assert 'ORTModule' in str(error)", "else:", "    raise AssertionError"]
+    run("\n".join(lines), tmp_path)

@@ -164,7 +164,8 @@ def inspect(
         inside = "".join(f"in {step}: " for step in level.path)
         decomposed += [NodeInfo(called(n), n.op_type, n.domain, inside + _way(n)) for n in level.replaced]
         for node in level.missing:
-            reason = inside + level.refused.get(node.output[0], "no rule, no decomposition, no function body")
+            why = level.refused.get(node.output[0]) or registry.refusal(node.op_type, node.domain)
+            reason = inside + (why or "no rule, no decomposition, no function body")
             behind = needed_nodes(graphs[0].nodes, (level.outer or node).output)[1] & set(trained)
             weights_behind = tuple(info for name, info in infos.items() if name in behind)
             unsupported.append(NodeInfo(called(node), node.op_type, node.domain, reason, weights_behind))

@@ -31,6 +31,7 @@ _MEANING = {
     Way.FUNCTION_BODY: "its ONNX definition has a function body, whose operators have rules",
     Way.RAISED: f"deprecated; when a model is raised to opset {MINIMUM_OPSET}, another operator takes its place",
     Way.NONE: "it passes no gradient back by nature; the table says why",
+    Way.REFUSED: "a model that needs its gradient is refused; the table says why",
     Way.GAP: "its gradient has not been written",
 }
 
@@ -51,6 +52,9 @@ respect to them can be asked for; inputs that only set how an operator works, su
 | operator | since opset | gradient | family | float inputs |
 |---|---|---|---|---|
 """
+
+OTHER_DOMAINS = ("ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+"""Further domains that onnx itself defines."""
 
 _OTHERS = """
 ## {domain}
@@ -84,17 +88,31 @@ def float_inputs(schema: OpSchema) -> list[str]:
 
 def row(name: str, since: list[int], found: Coverage) -> str:
     """One line of the table of the default domain."""
-    gradient = f"none: {found.reason}" if found.way is Way.NONE else found.way.value
     has_gradient = found.way not in {Way.NONE, Way.GAP}
     inputs = ", ".join(float_inputs(defs.get_schema(name, since[-1], ""))) if has_gradient else ""
     opsets = ", ".join(map(str, since))
-    return f"| {name} | {opsets} | {gradient} | {found.family} | {inputs} |"
+    return f"| {name} | {opsets} | {described(found)} | {found.family} | {inputs} |"
 
 
 def other_rows(domain: str) -> list[tuple[str, Coverage]]:
     """The operators of another domain that have an entry."""
     names = {e.op_type for e in (*registry.entries(), *decomposition.entries()) if e.domain == domain}
     return [(name, coverage(name, 1, domain)) for name in sorted(names)]
+
+
+def rows_of_onnx(domain: str) -> list[tuple[str, Coverage]]:
+    """The operators of another domain that the installed onnx knows."""
+    known: dict[str, int] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if schema.domain == domain:
+            known[schema.name] = max(schema.since_version, known.get(schema.name, 0))
+    newest = max(known.values())
+    return [(name, coverage(name, newest, domain)) for name in sorted(known)]
+
+
+def described(found: Coverage) -> str:
+    """The way, with the reason where there is no gradient."""
+    return f"{found.way.value}: {found.reason}" if found.way in {Way.NONE, Way.REFUSED} else found.way.value
 
 
 def text() -> str:
@@ -111,9 +129,10 @@ def text() -> str:
     page = _HEADER.format(oldest=MINIMUM_OPSET, newest=NEWEST_OPSET, counts="\n".join(counts))
     page += "\n".join(row(name, known[name], found[name]) for name in known) + "\n"
     page += _OTHERS.format(domain=MICROSOFT)
-    for name, one in others:
-        gradient = f"none: {one.reason}" if one.way is Way.NONE else one.way.value
-        page += f"| {name} | {gradient} | {one.family} |\n"
+    page += "".join(f"| {name} | {described(one)} | {one.family} |\n" for name, one in others)
+    for domain in OTHER_DOMAINS:
+        page += f"\n## {domain}\n\n| operator | gradient | family |\n|---|---|---|\n"
+        page += "".join(f"| {name} | {described(one)} | {one.family} |\n" for name, one in rows_of_onnx(domain))
     return page
 
 

@@ -22,12 +22,13 @@ class Way(str, Enum):
     FUNCTION_BODY = "function body"
     RAISED = "raised"
     NONE = "none"
+    REFUSED = "refused"
     GAP = "gap"
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """The way of one operator; ``reason`` where it has none by nature, ``family`` the module that says so."""
+    """The way of one operator; ``reason`` where it has none, ``family`` the module that says so."""
 
     way: Way
     family: str = ""
@@ -49,7 +50,8 @@ def coverage(op_type: str, opset: int, domain: str = "") -> Coverage:
     schema = find_schema(op_type, opset, domain)
     if schema is not None and schema.deprecated and not domain and op_type in FORMS:
         return Coverage(Way.RAISED)
-    return Coverage(Way.GAP)
+    why = registry.refusal(op_type, domain)
+    return Coverage(Way.GAP) if why is None else Coverage(Way.REFUSED, reason=why)
 
 
 def _family(where: str) -> str:

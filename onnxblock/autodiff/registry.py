@@ -50,6 +50,7 @@ class NoGradient:
 
 
 _entries: dict[tuple[str, str], Rule | NoGradient] = {}
+_refusals: dict[tuple[str, str], str] = {}
 
 
 def gradient(*op_types: str, domain: str = "") -> Callable[[RuleFunction], RuleFunction]:
@@ -75,6 +76,17 @@ def no_gradient(*op_types: str, reason: str, domain: str = "") -> None:
     frame = inspect.stack()[1]
     for op_type in op_types:
         _enter(NoGradient(op_type, domain, reason, f"{frame.filename}:{frame.lineno}"))
+
+
+def refuse(*op_types: str, reason: str, domain: str) -> None:
+    """Say of operators that would have a gradient why there is none: a model that needs it is an error."""
+    _refusals.update(((domain, op_type), reason) for op_type in op_types)
+
+
+def refusal(op_type: str, domain: str = "") -> str | None:
+    """Why an operator without an entry has none, where that is known."""
+    _load_rules()
+    return _refusals.get((_standard(domain), op_type))
 
 
 def _enter(entry: Rule | NoGradient) -> None:

@@ -104,7 +104,7 @@ def unsupported(graph: Graph, wrt: Sequence[str], ends: Iterable[str]) -> Unsupp
     lines = []
     for level, node in found:
         behind = sorted(set(wrt) & needed_nodes(graphs[0].nodes, (level.outer or node).output)[1])
-        why = level.refused.get(node.output[0])
+        why = level.refused.get(node.output[0]) or registry.refusal(node.op_type, node.domain)
         near = [] if why else difflib.get_close_matches(node.op_type, known, 3)
         lines.append(
             f"{node.op_type} (domain {node.domain or 'ai.onnx'}, opset {graph.opset}, node {called(node)!r}"

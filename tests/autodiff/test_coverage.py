@@ -32,6 +32,14 @@ def test_every_operator_has_a_gradient_or_a_reason(opset):
     assert [name for name, way in ways.items() if way in {Way.GAP, Way.RAISED}] == []
 
 
+@pytest.mark.parametrize("domain", ["ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training"])
+def test_every_operator_of_the_other_domains_of_onnx_has_a_gradient_or_a_reason(table, domain):
+    rows = table.rows_of_onnx(domain)
+    assert rows
+    assert [name for name, found in rows if found.way is Way.GAP] == []
+    assert all(found.reason for _, found in rows if found.way in {Way.NONE, Way.REFUSED})
+
+
 def test_operators_of_older_opsets_are_replaced_or_have_a_gradient(table):
     assert [name for name in table.versions() if coverage(name, NEWEST_OPSET).way is Way.GAP] == []
     assert coverage("Upsample", NEWEST_OPSET).way is Way.RAISED
@@ -50,6 +58,7 @@ def test_each_way_is_recognised():
     assert coverage("LinearAttention", 26).way is Way.GAP
     assert coverage("Shape", 18).way is Way.NONE
     assert coverage("Mystery", 18).way is Way.GAP
+    assert coverage("Adam", 1, "ai.onnx.preview.training").way is Way.REFUSED
     assert coverage("Relu", 18, "my.domain").way is Way.GAP
 
 

@@ -15,13 +15,17 @@ from __future__ import annotations
 
 import dataclasses
 import fnmatch
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from onnx import defs
 
 from onnxblock.autodiff import registry
+from onnxblock.autodiff.coverage import Way, coverage
 from onnxblock.errors import GradientMismatchError
 from onnxblock.graph.passes.common_subexpressions import RANDOM
+from onnxblock.graph.schemas import NEWEST_OPSET
 from onnxblock.graph.sequences import for_each
 from onnxblock.graph.types import is_sequence
 
@@ -132,3 +136,17 @@ def test_every_exception_is_of_a_case() -> None:
     known = [f"{case.name}:{step}" for case in CASES for step in steps]
     stale = [pattern for pattern in gathered("EXCEPTIONS") if not fnmatch.filter(known, pattern)]
     assert not stale
+
+
+def test_the_readme_says_how_much_was_shown() -> None:
+    root = Path(__file__).resolve().parents[2]
+    if f"opset {NEWEST_OPSET};" not in (root / "docs" / "operators.md").read_text(encoding="utf-8"):
+        pytest.skip("the pages are written with another version of onnx than the one installed")
+    ways = [
+        coverage(name, NEWEST_OPSET).way
+        for name in {s.name for s in defs.get_all_schemas_with_history() if not s.domain}
+    ]
+    count = sum(way not in (Way.NONE, Way.GAP, Way.REFUSED) for way in ways)
+    text = " ".join((root / "README.md").read_text(encoding="utf-8").split())
+    assert f"{count} operators of ai.onnx and " in text
+    assert f"shown by {len(CASES):,} cases" in text

@@ -221,7 +221,8 @@ def _expose_batch_statistics(
     x, mean, variance = (graph.value(node.input[k]) for k in (0, 3, 4))
     old_outputs = [*node.output, "", ""][1:3]
     with graph.scope(node.name or node.output[0]):
-        unread = [op.Mul(mean, 0.0), op.Mul(variance, 0.0)]
+        # Computed, so that the kernel writes into nothing that lasts; finite, since 0 times NaN would reach the result.
+        unread = [op.CastLike(op.IsNaN(statistic), statistic) for statistic in (mean, variance)]
         batch = [graph.unique("batch_mean"), graph.unique("batch_variance")]
         for name, like in zip(batch, (mean, variance), strict=True):
             if like.type is not None:

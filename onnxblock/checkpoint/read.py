@@ -149,4 +149,4 @@ def _properties(path: Path, bag: Table) -> dict[str, Property]:
 def _refuse_duplicates(path: Path, kind: str, names: Iterable[str]) -> None:
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise CheckpointError(f"{path} holds a {kind} twice: {', '.join(map(repr, twice))}", _AGAIN)
+        raise CheckpointError(f"{path} holds one {kind} twice: {', '.join(map(repr, twice))}", _AGAIN)

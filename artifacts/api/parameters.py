@@ -68,7 +68,11 @@ class Parameter:
 
 
 class Parameters:
-    """The parameters of a state by name, in the order of the checkpoint; iterating gives (name, parameter) pairs."""
+    """The parameters of a state by name; iterating gives (name, parameter) pairs in the order of the checkpoint.
+
+    That is the order of the model in a checkpoint of new artifacts, and sorted by name in one that was saved, as
+    onnxruntime-training saves it.
+    """
 
     def __init__(self, storage: Storage) -> None:
         self._storage = storage

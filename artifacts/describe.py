@@ -15,9 +15,14 @@ from onnxblock import names
 from onnxblock.errors import InvalidModelError
 from onnxblock.graph.inplace import InPlace
 from onnxblock.graph.types import dtype_name, tensor_type
-from onnxblock.training import OLD_RUNTIME_IR, OLD_RUNTIME_OPSET, TrainingModels
+from onnxblock.training import OLD_RUNTIME_OPSET, TrainingModels
 
 from .manifest import Initial, Input, InputRole, Manifest, Output, OutputRole, Runtime, StatePair
+
+OLD_RUNTIME_DTYPES = frozenset(
+    {"float32", "float64", "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
+)
+"""What the discontinued runtime can load from a checkpoint."""
 
 _SEQUENCES: dict[str, InputRole] = {
     names.PARAMETERS_SEQUENCE: "parameters",
@@ -195,10 +200,23 @@ def _parameter_roles(models: TrainingModels) -> dict[str, tuple[InputRole, str |
 
 
 def _runtimes(models: TrainingModels) -> tuple[Runtime, ...]:
+    return ("onnxruntime",) if _beyond_old_runtime(models) else ("onnxruntime", "onnxruntime-training")
+
+
+def _beyond_old_runtime(models: TrainingModels) -> list[str]:
+    """Why the discontinued runtime could not train these models, or would without an error train nothing."""
+    weights, choice = models.weights, models.choice
     opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
-    float32 = all(models.weights.dtype(n) == 1 for n in models.choice.trainable)
-    old = float32 and opset <= OLD_RUNTIME_OPSET and models.training.ir_version <= OLD_RUNTIME_IR
-    return ("onnxruntime", "onnxruntime-training") if old else ("onnxruntime",)
+    reasons = []
+    moved = sorted({dtype_name(weights.dtype(n)) for n in (*choice.trainable, *choice.statistics)} - {"float32"})
+    if moved:
+        reasons.append(f"it trains float32 only, and there are parameters of {', '.join(moved)}")
+    kept = sorted({dtype_name(weights.dtype(n)) for n in choice.frozen} - OLD_RUNTIME_DTYPES)
+    if kept:
+        reasons.append(f"it cannot load frozen parameters of {', '.join(kept)}")
+    if opset > OLD_RUNTIME_OPSET:
+        reasons.append(f"it knows opsets up to {OLD_RUNTIME_OPSET}, and the model has {opset}")
+    return reasons
 
 
 def _inputs(
@@ -234,12 +252,9 @@ def _element(type_: TypeProto) -> TypeProto:
 
 def require_old_runtime(models: TrainingModels) -> None:
     """Raise :class:`InvalidModelError` when the discontinued runtime could not train these models."""
-    if "onnxruntime-training" in _runtimes(models):
-        return
-    dtypes = sorted({dtype_name(models.weights.dtype(n)) for n in models.choice.trainable})
-    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
-    raise InvalidModelError(
-        "onnxruntime-training cannot train these artifacts: it needs float32 parameters and opset "
-        f"≤ {OLD_RUNTIME_OPSET}, and the model has {', '.join(dtypes)} at opset {opset}.",
-        "Leave runtime= at its default, 'onnxruntime'.",
-    )
+    reasons = _beyond_old_runtime(models)
+    if reasons:
+        raise InvalidModelError(
+            f"onnxruntime-training cannot train these artifacts: {'; '.join(reasons)}.",
+            "Leave runtime= at its default, 'onnxruntime'.",
+        )

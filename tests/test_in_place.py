@@ -154,9 +154,8 @@ def test_a_fused_step_is_not_proved_where_the_backward_pass_reads_the_weight(tmp
 
 def test_an_update_that_is_not_proved_does_go_wrong():
     """Otherwise the comparison of bits would show nothing: here nothing makes the reader run before the writer."""
-    graph = Graph(
-        onnx.helper.make_model(onnx.GraphProto(name="race"), opset_imports=[onnx.helper.make_opsetid("", 18)])
-    )
+    imports = [onnx.helper.make_opsetid("", 18)]
+    graph = Graph(onnx.helper.make_model(onnx.GraphProto(name="race"), opset_imports=imports, ir_version=8))
     old = graph.input("old", np.float32, (4,))
     readers = [(f"read{k}", old * float(k)) for k in range(2, 8)]
     for name, value in (*readers, ("new", old * 0.5)):

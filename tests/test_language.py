@@ -13,7 +13,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import onnxblock
-from onnxblock.errors import BlockBuildError, NoGraphError, UnknownNameError
+from onnxblock.errors import ArgumentError, BlockBuildError, NoGraphError, UnknownNameError
+from tests.running import evaluate
+from tests.runtime import newest_opset
 
 
 def model(dtype: int = TensorProto.FLOAT) -> onnx.ModelProto:
@@ -183,6 +185,16 @@ def test_models_below_opset_18_are_raised_to_18() -> None:
         assert graph.opset == 18
     with onnxblock.empty_base(15) as graph:
         assert graph.opset == 18
+
+
+@pytest.mark.parametrize("opset", range(18, newest_opset() + 1))
+def test_what_is_built_from_nothing_runs_whatever_the_opset(opset: int) -> None:
+    np.testing.assert_array_equal(evaluate(lambda x: x + 1.0, {"x": np.ones(3, np.float32)}, opset), [[2, 2, 2]])
+
+
+def test_an_opset_that_onnx_does_not_know_is_refused() -> None:
+    with pytest.raises(ArgumentError, match=r"opset 99 .* knows only up to"), onnxblock.empty_base(99):
+        pass
 
 
 # -- blocks

@@ -106,7 +106,7 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
     _require_available(wanted)
     try:
-        session = runtime().InferenceSession(str(file), session_options, providers=list(providers))
+        session = _start(str(file), session_options, list(providers))
     except Exception as error:
         explained = missing_kernel(str(error), file, wanted)
         if explained is not None:
@@ -119,6 +119,17 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
             "Check the driver and the libraries of the device; session_options.log_severity_level = 0 shows more.",
         )
     return session
+
+
+def _start(file: str, session_options: Any, providers: list[Provider]) -> Any:
+    """Open a session; releases up to 1.23 fuse float64 products into an operator that they have in float32 only."""
+    try:
+        return runtime().InferenceSession(file, session_options, providers=providers)
+    except Exception as error:
+        if "MatmulTransposeFusion" not in str(error):
+            raise
+    kept_apart = ["MatmulTransposeFusion"]
+    return runtime().InferenceSession(file, session_options, providers=providers, disabled_optimizers=kept_apart)
 
 
 def _require_available(wanted: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import onnxblock
 from onnxblock.autodiff.functions import expand
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.precision import to_float64
+from tests.runtime import require_opset
 
 from . import harness
 from .definitions import definitions_evaluator
@@ -35,6 +36,7 @@ FLOAT32 = [c for c in RECURRENT if all(x.dtype != np.float16 for x in c.feeds.va
 
 @pytest.mark.parametrize("case", ATTENTION, ids=_ids)
 def test_attention_is_what_it_is_made_of(case: harness.Case) -> None:
+    require_opset(harness.opset(case.model))
     made = parts(case.model)
     assert not {node.op_type for node in made.graph.node} & {"Attention"}
     exact = definitions_evaluator(case.model)(case.feeds)

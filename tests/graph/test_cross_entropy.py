@@ -68,7 +68,7 @@ def test_labels_that_are_no_class(op_type, ignored, label):
     if label == ignored:
         assert np.isfinite(run(model, feeds))
         return
-    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.Fail, match="Out of range"):
+    with pytest.raises(Exception, match="Out of range"):  # its class is another in other releases
         run(model, feeds)
 
 

@@ -10,6 +10,7 @@ from onnx import numpy_helper
 import artifacts
 import onnxblock
 from onnxblock.graph.schemas import NEWEST_OPSET
+from tests.runtime import newest_opset
 
 from . import (
     NODE,
@@ -196,7 +197,7 @@ def test_an_old_opset_is_raised_and_said(tmp_path, opset):
     np.testing.assert_allclose(own[0], raised[0], rtol=1e-6)
 
 
-@pytest.mark.parametrize("opset", [18, 20, 21, *range(22, min(NEWEST_OPSET, 26) + 1)])
+@pytest.mark.parametrize("opset", [18, 20, 21, *range(22, min(newest_opset(), 26) + 1)])
 def test_a_new_opset_works_as_it_is(tmp_path, opset):
     model = perceptron(opset, 10 if opset < 23 else 11)
     compare_with_torch(model, tmp_path, dense)
@@ -204,6 +205,11 @@ def test_a_new_opset_works_as_it_is(tmp_path, opset):
         made = onnx.load(tmp_path / name)
         assert [o.version for o in made.opset_import if not o.domain] == [opset]
     assert "raised" not in str(generate(model, tmp_path))
+
+
+@pytest.mark.parametrize("opset", [18, 21, min(newest_opset(), 26)])
+def test_the_ir_version_that_the_installed_onnx_writes_does_not_matter(tmp_path, opset):
+    compare_with_torch(perceptron(opset, onnx.IR_VERSION), tmp_path, dense)
 
 
 def test_an_opset_that_onnx_does_not_know_yet_is_refused(tmp_path):

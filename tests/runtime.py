@@ -1,0 +1,80 @@
+"""What the installed onnxruntime runs, found by trying: the one place that says which tests it is too old for.
+
+The versions of Python that are supported do not all get the newest onnxruntime, but do get the newest onnx, which
+writes opsets that an older runtime refuses.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+
+import onnxruntime
+import pytest
+from onnx import TensorProto, helper
+
+from onnxblock.graph.schemas import NEWEST_OPSET, ir_version_of
+
+
+def loads(opset: int) -> bool:
+    """Whether onnxruntime loads a model of one node at ``opset``."""
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1]) for name in ("x", "y")]
+    graph = helper.make_graph([helper.make_node("Identity", ["x"], ["y"])], "one", ports[:1], ports[1:])
+    model = helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=ir_version_of(opset)
+    ).SerializeToString()
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    try:
+        onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception:  # noqa: BLE001 - the bindings derive their exceptions from Exception only
+        return False
+    return True
+
+
+@functools.cache
+def newest_opset() -> int:
+    """The newest opset that both the installed onnx and the installed onnxruntime know."""
+    return next(opset for opset in range(NEWEST_OPSET, 0, -1) if loads(opset))
+
+
+def too_old_for(opset: int) -> str:
+    """The reason for leaving out a test at ``opset``, or nothing where onnxruntime runs it."""
+    if opset <= newest_opset():
+        return ""
+    return f"onnxruntime {onnxruntime.__version__} runs no opset above {newest_opset()}"
+
+
+def require_opset(opset: int) -> None:
+    """Skip the test, with the reason, where onnxruntime does not run models of ``opset``."""
+    if reason := too_old_for(opset):
+        pytest.skip(reason)
+
+
+FAULTS = {
+    "1.23": {
+        # -- operators of com.microsoft
+        r"test_decompositions.*(ScaledSiLU|GatedRMSNorm|BranchwiseRMSNorm|GatedAdd|CausalConvWithState|MRotaryEmb)": (
+            "it has no such operator"
+        ),
+        r"test_decompositions.*\[microsoft(ExpandDims_|Attention_.*none_1x3x5x5)": "its kernel ends the process",
+        r"test_decompositions.*(FusedConv_.*HardSwish|MatMulNBits_.*bits=2)": "its kernel takes fewer settings",
+        r"test_decompositions.*GatherBlockQuantized_.*(bits=2|_5x2_bits=4)": "its kernel packs in another way",
+        r"test_decompositions.*GroupQueryAttention_(?!.*do_rotary=1_opset18)": "its kernel takes fewer inputs",
+        r"test_decompositions.*GroupQueryAttention_.*_2x5_num_heads": "its kernel takes fewer inputs",
+        # -- float64
+        r"test_gradients_of_gradients_of_models|test_a_model_with_right_gradients": "it has no float64 kernel of Cos",
+        r"test_value_and_gradient\[InfoNCE-.*float64": "it fuses float64 products, and has no kernel for that",
+        # -- faults of kernels and tools
+        r"test_the_cases_of_onnx\[ReverseSequence": "it leaves out sequences of length 0",
+        r"test_what_the_transformers_tool_optimizes\[(Attention|MultiHead)": "its tool does not know this attention",
+    }
+}
+"""What the last onnxruntime for a version of Python cannot do, by the tests' names; the newest release can."""
+
+
+def fault(test: str) -> str:
+    """Why the installed onnxruntime cannot pass a test, or nothing."""
+    version = onnxruntime.__version__
+    known = FAULTS.get(".".join(version.split(".")[:2]), {})
+    return next((f"onnxruntime {version}: {why}" for pattern, why in known.items() if re.search(pattern, test)), "")

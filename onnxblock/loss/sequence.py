@@ -15,10 +15,11 @@ from ..graph.subgraph import Subgraph, scan
 from ..graph.types import TensorType, shape_text
 from ..graph.value import Value
 from .reduction import as_reduction
-from .target import class_labels, float_dtype
+from .target import class_labels, float_dtype, held_to
 
 _IMPOSSIBLE = -1e30
 """The logarithm of probability 0: finite, so that no difference of two of them is undefined."""
+_NO_CLASS = 2**40
 _INFINITE = 1e29
 """A loss from here on is one of something impossible."""
 
@@ -65,7 +66,7 @@ class CTCLoss(Block):
         dtype = float_dtype(scores)
         batch = None if scores.shape is None else scores.shape[1]
         targets, input_lengths, target_lengths = (
-            class_labels(self.graph, name, shape, self._labels_type)
+            self._of_batch(class_labels(self.graph, name, shape, self._labels_type), scores)
             for name, shape in (
                 (targets_name, (batch, f"{targets_name}_size")),
                 (input_lengths_name, (batch,)),
@@ -79,6 +80,15 @@ class CTCLoss(Block):
             losses = losses / self.graph.op.Max(target_lengths, 1).cast(wide)
         result = losses if self._reduction == "none" else losses.mean() if self._reduction == "mean" else losses.sum()
         return result.cast(dtype) if wide != dtype else result
+
+    def _of_batch(self, given: Value, scores: Value) -> Value:
+        """``given``, so that another number of samples than that of the scores is an error and not broadcast."""
+        op, shape = self.graph.op, given.shape
+        if shape is not None and isinstance(shape[0], int):
+            return given
+        samples = op.Gather(op.Shape(scores), [1])
+        rest = [] if given.rank == 1 else [op.Shape(given, start=1)]
+        return held_to(given, op.Concat(samples, *rest, axis=0), shape)
 
     def _in_order_of_time(self, scores: Value) -> Value:
         if scores.rank not in (None, 3):
@@ -110,7 +120,9 @@ class CTCLoss(Block):
         """The labels with a blank before, between and after, ``[N, 2 S + 1]``; blanks in place of those not used."""
         op = targets.graph.op
         place = op.Range(0, op.Gather(op.Shape(targets), 1), 1)
-        labels = op.Where(op.Less(place, lengths.unsqueeze(1)), targets, self._blank).unsqueeze(2)
+        # a negative index would count from the last class; one as large as this is refused
+        labels = op.Where(op.Less(targets, 0), _NO_CLASS, targets)
+        labels = op.Where(op.Less(place, lengths.unsqueeze(1)), labels, self._blank).unsqueeze(2)
         pairs = op.Pad(labels, [0, 0, 1, 0, 0, 0], self._blank)
         pairs = op.Reshape(pairs, op.Concat(op.Shape(targets, start=0, end=1), [-1], axis=0))
         return op.Pad(pairs, [0, 0, 0, 1], self._blank)

@@ -27,7 +27,7 @@ def target_like(prediction: Value, name: str) -> Value:
     """
     dtype = float_dtype(prediction)
     target = prediction.graph.input(name, dtype, prediction.shape)
-    return target if prediction.is_static else _held_to(target, shape_of(prediction), prediction.shape)
+    return target if prediction.is_static else held_to(target, shape_of(prediction), prediction.shape)
 
 
 def class_labels(graph: Graph, name: str, shape: Shape, labels_type: npt.DTypeLike) -> Value:
@@ -53,10 +53,10 @@ def labels_for(scores: Value, name: str, axis: int, labels_type: npt.DTypeLike =
     sizes, op = shape_of(scores), scores.graph.op
     axis = axis if scores.rank is None else axis % scores.rank
     left = op.Concat(op.Slice(sizes, [0], [axis]), op.Slice(sizes, [axis + 1], [2**62]), axis=0)
-    return _held_to(labels, left, shape)
+    return held_to(labels, left, shape)
 
 
-def _held_to(given: Value, shape: Value, known: Shape) -> Value:
+def held_to(given: Value, shape: Value, known: Shape) -> Value:
     """``given`` as ``shape``, so that another number of elements is an error and not broadcast."""
     held: Value = given.graph.op.Reshape(given, shape, allowzero=1)
     if given.dtype is not None:

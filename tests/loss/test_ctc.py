@@ -157,6 +157,25 @@ def test_a_long_sequence():
     compare(normal(120, N, C, dtype=np.float64), targets, [120, 100, 80, 119], [30, 12, 30, 1], 1e-9)
 
 
+@pytest.mark.parametrize("shape", [(T, N, C), ("t", "n", C), (None, None, None)], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"targets": np.array([[1, 2, 3]])},
+        {"input_lengths": np.array([9])},
+        {"target_lengths": np.array([3])},
+        {"targets": np.array([[1, 2, -1]] * N), "target_lengths": np.array([3] * N)},
+        {"targets": np.array([[1, 2, C]] * N), "target_lengths": np.array([3] * N)},
+    ],
+    ids=["targets of one sample", "one input length", "one target length", "a negative label", "a label too large"],
+)
+def test_what_would_be_misread_ends_the_run(changes, shape):
+    feeds = {"x": normal(T, N, C), **dict(zip(NAMES, (np.array(a) for a in RAGGED), strict=True)), **changes}
+    model = model_of(loss.CTCLoss(logits=True), shape, np.float32)
+    with pytest.raises(Exception, match="(?i)invalid|out of|shape"):
+        run(model, feeds)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

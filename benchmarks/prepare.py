@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import warnings
 from pathlib import Path
@@ -34,8 +35,11 @@ class _WithLoss(nn.Module):
 
 
 def prepare(workload: Workload, size: Size, folder: Path) -> Path:
-    """Write the files of a workload into ``folder``, and return it."""
+    """Write the files of a workload into ``folder`` unless the same were written there before; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
+    stamp, fingerprint = folder / "prepared.txt", _fingerprint()
+    if stamp.exists() and stamp.read_text(encoding="utf-8") == fingerprint:
+        return folder
     arguments = workload.sizes(size)["network"]
     module = build(workload.network, arguments, workload.trained)
     batches = draw(workload, size, BATCHES)
@@ -64,7 +68,16 @@ def prepare(workload: Workload, size: Size, folder: Path) -> Path:
     (folder / SPECIFICATION).write_text(json.dumps(specification, indent=1), encoding="utf-8")
     for position, arrays in enumerate(zip(*batches, strict=True)):
         np.save(folder / f"input{position}.npy", np.stack(arrays))
+    stamp.write_text(fingerprint, encoding="utf-8")
     return folder
+
+
+def _fingerprint() -> str:
+    """Of the code that the files depend on."""
+    here = Path(__file__).parent
+    sources = [here / "prepare.py", here / "workloads.py", *sorted((here / "networks").glob("*.py"))]
+    digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
+    return f"{digest.hexdigest()} torch {torch.__version__}"
 
 
 def export(module: nn.Module, inputs: tuple[torch.Tensor, ...], path: Path, opset: int) -> None:

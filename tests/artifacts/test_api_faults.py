@@ -318,6 +318,8 @@ def test_providers_that_are_not_there(files, monkeypatch):
 )
 def test_element_types_without_kernels(dtype, operator, remedy, tmp_path):
     kind = getattr(TensorProto, dtype)
+    if dtype == "BFLOAT16" and helper.tensor_dtype_to_np_dtype(kind) == np.float32:
+        pytest.skip("the oldest onnx has no arrays of bfloat16")
     graph = helper.make_graph(
         [helper.make_node("MatMul", ["x", "w"], ["h"], "multiply"), helper.make_node("Erf", ["h"], ["y"], "act")],
         "g",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +15,7 @@ from .statistics import median
 from .verdicts import Results, compare, fastest_eager, verdicts
 
 NOTHING = "–"
-WIDEST_ERROR = 60
+LONGEST_ERROR = 180  # in a table; the results have more of it
 
 
 def tables(results: Results, console: Console) -> None:
@@ -32,15 +33,15 @@ def _engines(part: dict[str, Any]) -> Table:
     eager = fastest_eager(engines)
     rounds = max((len(one["times"]) for one in engines.values()), default=0)
     table = Table(title=f"{part['title']} ({part['size']}, {part['threads']} threads, {rounds} rounds)")
-    table.add_column("engine")
+    table.add_column("engine", no_wrap=True)
     for column in ("ms a step", "of PyTorch", "IQR", "onnxblock of it", "MiB", "generate s", "load s", "import s"):
         table.add_column(column, justify="right")
     if any(one["error"] for one in engines.values()):
-        table.add_column("why not", overflow="fold", max_width=WIDEST_ERROR)
+        table.add_column("why not", overflow="fold")
     for name, one in engines.items():
         title = ENGINES[name].title
         if one["error"]:
-            table.add_row(title, "error", *[NOTHING] * 7, Text(one["error"], style="red"))
+            table.add_row(title, "error", *[NOTHING] * 7, Text(shorten(one["error"], LONGEST_ERROR), style="red"))
             continue
         reference = compare(engines, name, eager) if eager else None
         ours = compare(engines, OURS, name)
@@ -109,6 +110,9 @@ def draw(results: Results, path: Path) -> None:
     for axis, title in zip(axes, ("time of a step", "peak memory"), strict=True):
         axis.axvline(1, color="0.4", linewidth=0.8)
         axis.set(title=f"{title}, of PyTorch eager", xscale="log")
+        axis.xaxis.set_major_formatter("{x:g}")
+        axis.xaxis.set_minor_formatter("{x:g}")
+        axis.tick_params(axis="x", which="both", labelsize=8, rotation=45)
         axis.grid(axis="x", which="both", color="0.9")
         axis.set_axisbelow(True)
     axes[0].set_yticks(range(len(parts)), parts)

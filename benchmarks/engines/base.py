@@ -22,6 +22,8 @@ class BaseEngine(ABC):
     the batches are read before anything is measured.
     """
 
+    made_by: ClassVar[str] = ""
+    """Part of the name of the folder that ``generate`` writes to."""
     late_imports: ClassVar[tuple[str, ...]] = ()
     """What the packages import only when they train; it counts as memory, and is told apart."""
 
@@ -34,7 +36,7 @@ class BaseEngine(ABC):
     @property
     def own_folder(self) -> Path:
         """Where this engine writes what it generates."""
-        return self.folder / f"made-by-{type(self).__module__.rpartition('.')[2]}"
+        return self.folder / f"made-by-{self.made_by}"
 
     @abstractmethod
     def imports(self) -> str:

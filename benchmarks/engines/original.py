@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from tests.interop.loop import original_api
 
@@ -12,6 +12,8 @@ from .base import EPSILON, LEARNING_RATE, WEIGHT_DECAY, BaseEngine
 
 class Engine(BaseEngine):
     """The same calls as ours, on its own artifacts; those of the model at opset 15 where it cannot read 17."""
+
+    made_by: ClassVar[str] = "onnxruntime-training"
 
     def imports(self) -> str:
         self.api: Any = original_api()

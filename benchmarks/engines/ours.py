@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from . import MODEL
 from .base import EPSILON, LEARNING_RATE, WEIGHT_DECAY, BaseEngine
@@ -10,6 +10,8 @@ from .base import EPSILON, LEARNING_RATE, WEIGHT_DECAY, BaseEngine
 
 class Engine(BaseEngine):
     """``generate_artifacts``, then ``Module`` and ``Optimizer`` on stock onnxruntime."""
+
+    made_by: ClassVar[str] = "onnxblock"
 
     def imports(self) -> str:
         import onnxruntime

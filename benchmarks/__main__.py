@@ -20,7 +20,7 @@ from .engines import ENGINES, OURS, TORCH
 from .workloads import SIZES, WORKLOADS
 
 ROOT = Path(__file__).resolve().parent.parent
-WIDTH = 160  # of what is not printed to a terminal
+WIDTH = 180  # of what is not printed to a terminal
 GENERATION = "generation"
 PARTS = (*WORKLOADS, GENERATION)
 
@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _run(chosen: argparse.Namespace, console: Console) -> int:
-    from . import generation
+    from .generation import measure as measure_generation
     from .measure import Plan, measure
 
     chosen.output.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,7 @@ def _run(chosen: argparse.Namespace, console: Console) -> int:
         plan = Plan(chosen.size, chosen.rounds, chosen.threads, chosen.output, status.update)
         for name in chosen.parts or PARTS:
             if name == GENERATION:
-                part = generation.measure(plan)
+                part = measure_generation(plan)
             else:
                 part = measure(WORKLOADS[name], chosen.engines, plan)
                 failed |= any(part["engines"].get(engine, {}).get("error") for engine in (OURS, TORCH))

@@ -34,20 +34,29 @@ def _engines(part: dict[str, Any]) -> Table:
     rounds = max((len(one["times"]) for one in engines.values()), default=0)
     table = Table(title=f"{part['title']} ({part['size']}, {part['threads']} threads, {rounds} rounds)")
     table.add_column("engine", no_wrap=True)
-    for column in ("ms a step", "of PyTorch", "IQR", "onnxblock of it", "MiB", "generate s", "load s", "import s"):
+    for column in (
+        "ms a step",
+        "of PyTorch",
+        "IQR",
+        "onnxblock of it",
+        "MiB",
+        "late imports",
+        "generate s",
+        "load s",
+        "import s",
+    ):
         table.add_column(column, justify="right")
     if any(one["error"] for one in engines.values()):
         table.add_column("why not", overflow="fold")
     for name, one in engines.items():
         title = ENGINES[name].title
         if one["error"]:
-            table.add_row(title, "error", *[NOTHING] * 7, Text(shorten(one["error"], LONGEST_ERROR), style="red"))
+            table.add_row(title, "error", *[NOTHING] * 8, Text(shorten(one["error"], LONGEST_ERROR), style="red"))
             continue
         reference = compare(engines, name, eager) if eager else None
         ours = compare(engines, OURS, name)
         memory = NOTHING if one["memory"] is None else f"{one['memory']:.0f}"
-        if one["late_imports"] and one["late_imports"] >= 1:
-            memory += f" ({one['late_imports']:.0f} late imports)"
+        late = f"{one['late_imports']:.0f}" if one["late_imports"] else NOTHING
         table.add_row(
             title + (" *" if name == eager else ""),
             f"{median(one['times']) * 1e3:.3f}",
@@ -55,6 +64,7 @@ def _engines(part: dict[str, Any]) -> Table:
             f"{reference.spread:.2f}" if reference else NOTHING,
             f"{ours.median:.2f}" if ours else NOTHING,
             memory,
+            late,
             *(NOTHING if one[key] is None else f"{one[key]:.2f}" for key in ("generation", "load", "imports")),
         )
     return table

@@ -45,8 +45,9 @@ def _operand(g: RuleContext, k: int, terms: list[str], output: str) -> Value:
         d = d if output else d * g.dy
     absent = [at for at, letter in enumerate(target) if letter not in there]
     if absent:
-        # Counted from the end, since the letter for the rest may stand for any number of axes.
-        d = op.Unsqueeze(d, np.array([at - len(target) for at in absent], np.int64))
+        # The letter for the rest may stand for any number of axes: counted from the end, or from the front before it.
+        places = [at if _REST in target[at:] else at - len(target) for at in absent]
+        d = op.Unsqueeze(d, np.array(places, np.int64))
     if not absent and _sizes_agree(terms, [v.shape for v in g.inputs]):
         return with_shape_of(d, x)
     return d if same_shape(d.shape, x.shape) else op.Expand(d, shape_of(x))

@@ -54,6 +54,8 @@ ROWS = [
             ("ii->i", (normal(3, 3),)),
             ("ii", (normal(3, 3),)),
             ("iij->j", (normal(3, 3, 2),)),
+            ("i...->...", (normal(2, 3, 4),)),
+            ("i...j->...", (normal(2, 3, 4, 2),)),
             ("iii->i", (normal(2, 2, 2),)),
             ("ii,ij->j", (normal(3, 3), normal(3, 2))),
             ("ij,ij,ij->i", (normal(2, 3), normal(2, 3, seed=1), normal(2, 3, seed=2))),

@@ -198,13 +198,21 @@ def test_roi_align(data):
 
 @examples()
 def test_det(data):
+    """The sum over permutations: torch differentiates its own determinant by an inverse, which singular ones lack."""
     d = Draw(data)
     size = d.int(1, 4)
     x = d.normal(*d.ints(d.int(0, 2), 1, 3), size, size)
     if d.bool() and size > 1:
-        x[..., -1, :] = x[..., 0, :]  # singular, where torch differentiates too as long as the rank is n - 1
-        x[..., -1, :] += d.one(0.0, 1e-3)
-    agree(d, "Det", torch.linalg.det if x.ndim > 2 or size > 1 else lambda x: x[0, 0], x, opset=d.one(18, 22))
+        x[..., -1, :] = x[..., 0, :] + np.float32(d.one(0.0, 1e-3))
+
+    def function(x):
+        total = 0.0
+        for places in itertools.permutations(range(size)):
+            swaps = sum(a > b for a, b in itertools.combinations(places, 2))
+            total = total + (-1) ** swaps * torch.stack([x[..., k, at] for k, at in enumerate(places)]).prod(0)
+        return total
+
+    agree(d, "Det", function, x, opset=d.one(18, 22))
 
 
 @examples()

@@ -19,9 +19,9 @@ from onnxblock.errors import GradientMismatchError, RuntimeUnavailableError
 from onnxblock.graph import decomposition
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.precision import in_float_type, to_float64
-from onnxblock.graph.schemas import NEWEST_OPSET, find_schema, ir_version_of
+from onnxblock.graph.schemas import find_schema, ir_version_of
 from onnxblock.graph.types import FLOATS, dtype_name, onnx_dtype, tensor_type
-from tests.runtime import newest_opset
+from tests.runtime import is_newest, newest_opset
 
 from .cases import DEFINITIONS, ORT, PARTS, REFERENCE, Case, gathered
 from .definitions import definitions_evaluator
@@ -42,7 +42,7 @@ def runtime_evaluator(model: ModelProto) -> Any:
     try:
         return onnxruntime_evaluator(model)
     except RuntimeUnavailableError:
-        if newest_opset() == NEWEST_OPSET:
+        if is_newest():
             raise
         return definitions_evaluator(model)
 

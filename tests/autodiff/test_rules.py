@@ -28,7 +28,7 @@ from onnxblock.graph.passes.common_subexpressions import RANDOM
 from onnxblock.graph.schemas import NEWEST_OPSET
 from onnxblock.graph.sequences import for_each
 from onnxblock.graph.types import is_sequence
-from tests.runtime import require_opset, too_old_for
+from tests.runtime import is_newest, require_newest, require_opset, too_old_for
 
 from . import harness
 from .cases import gathered
@@ -53,9 +53,13 @@ def _run(case: harness.Case, step: str, do: Callable[[], Any]) -> Any:
     reason = harness.exception_of(case, step)
     if reason is None:
         return do()
-    with pytest.raises(Exception):  # noqa: B017, PT011 - whatever it is, the reason is given in words
-        do()
-    return None
+    try:
+        done = do()
+    except Exception:  # noqa: BLE001 - whatever it is, the reason is given in words
+        return None
+    # The reasons are those of the newest runtime; an older one may know an older form of the operator.
+    assert not is_newest(), f"it works, though {reason}"
+    return done
 
 
 def _running(cases: list[harness.Case]) -> list[harness.Case]:
@@ -85,6 +89,8 @@ def test_form(index: int, form: str) -> None:
     require_opset(harness.opset(case.model))
     if harness.exception_of(case, "all"):
         return
+    if form in ("symbolic", "unranked") and not all(x.size for x in case.feeds.values()):
+        require_newest("its optimizer writes -1 for a size that a tensor without elements makes ambiguous")
     _run(case, form, lambda: harness.step_form(case, harness.point(index), form))
 
 

@@ -170,9 +170,9 @@ def lrn(g: RuleContext) -> RuleResult:
     before, after = (size - 1) // 2, size - 1 - (size - 1) // 2
 
     def mean(v: Value, first: int, last: int) -> Value:
-        channels = flat_images(v).unsqueeze(1)
-        pads = [first, 0, last, 0]
-        return reshape_like(op.AveragePool(channels, kernel_shape=[size, 1], pads=pads, count_include_pad=1), v)
+        # Padded apart: releases of onnxruntime up to 1.23 miscount padding under windows that are not square.
+        channels = op.Pad(flat_images(v).unsqueeze(1), np.array([0, 0, first, 0, 0, 0, last, 0]))
+        return reshape_like(op.AveragePool(channels, kernel_shape=[size, 1]), v)
 
     base: Value = mean(g.x * g.x, before, after) * alpha + g.attr("bias")
     spread = mean(g.dy * g.y / base, after, before)

@@ -57,8 +57,8 @@ def everything(training: Training) -> list[Any]:
         ((X, LABELS), ["'x' is float32[n, 1, 8, 8], what was given has shape [6, 64]"]),
         ((IMAGES[:, :, :7], LABELS), ["has shape [6, 1, 7, 8]"]),
         (
-            (IMAGES.astype(float), LABELS.astype(np.int32)),
-            ["the array given is float64[", "'labels' is int64[n]", "int32"],
+            (IMAGES.astype(float), LABELS.astype(np.uint64)),
+            ["the array given is float64[", "'labels' is int64[n]", "uint64"],
         ),
         ((IMAGES.astype(">f4"), LABELS), ["'x' is float32", ">f4"]),
         ((IMAGES + 0j, LABELS), ["'x' is float32", "complex64"]),

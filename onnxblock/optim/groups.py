@@ -103,7 +103,7 @@ class ParameterGroups(Optimizer):
             )
         self._parts = [
             Part(
-                g.optimizer or optimizer.with_settings(**g.settings),
+                g.optimizer or (optimizer.with_settings(**g.settings) if g.settings else optimizer),
                 None if g.learning_rate_scale is None else name,
             )
             for name, g in zip(self._names, groups)

@@ -116,3 +116,23 @@ def test_many_numbers_and_integers_among_the_inputs() -> None:
 def test_the_facade_offers_both() -> None:
     assert onnxblock.check_gradients is check_gradients
     assert onnxblock.check_rule is check_rule
+
+
+def test_a_loop_around_an_operator_that_onnxruntime_has_in_float32_only() -> None:
+    model = parser.parse_model("""
+        <ir_version: 10, opset_import: ["": 21]>
+        g (double[1, 1, 4] x, double[1, 1, 3] w, int64 n) => (double[1, 1, 4] y, double[m, 1, 1, 4] ys) {
+            y, ys = Loop (n, , x) <body = b (int64 k, bool on, double[1, 1, 4] s)
+                => (bool go, double[1, 1, 4] t, double[1, 1, 4] u) {
+                z = Conv <pads = [1, 1]> (s, w)
+                t = Tanh (z)
+                u = Mul (t, s)
+                go = Identity (on)
+            }>
+        }
+    """)
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal((1, 1, 4)), "w": rng.standard_normal((1, 1, 3))}
+    for count in (1, 3):
+        found = check_gradients(model, {**feeds, "n": np.array(count)}, wrt=["x", "w"])
+        assert {c.value for c in found.comparisons} == {"x", "w"}

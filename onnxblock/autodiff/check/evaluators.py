@@ -58,6 +58,7 @@ def reference_evaluator(model: ModelProto) -> Function:
 def reference_operators() -> list[Any]:
     """Operators that ONNX's own evaluator computes in float32 whatever it is given, or not for everything they take."""
     from onnx.reference.op_run import OpRun
+    from onnx.reference.ops import op_loop
 
     def erf(x: Array) -> Array:
         return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), x.dtype)
@@ -91,7 +92,29 @@ def reference_operators() -> list[Any]:
         ) -> tuple[Array]:
             return (pad(x, pads, value, axes, mode or "constant"),)
 
-    return [Erf, Gelu, Pad, Softsign]
+    base: Any = op_loop.Loop
+
+    class Loop(base):  # type: ignore[misc]
+        """ONNX's own takes an absent condition for false, and does not give what is collected an axis of its own."""
+
+        def _run(
+            self, trips: Array | None, condition: Array | None, *states: Any, context: Any = None, **options: Any
+        ) -> tuple[Any, ...]:
+            body = options.pop("body", None) or self.body
+            names, count = body.input_names, len(states)
+            running, done = condition is None or bool(condition), 0
+            current = list(states)
+            collected: list[list[Array]] = [[] for _ in body.output_names[1 + count :]]
+            while running and (trips is None or done < trips):
+                given = dict(zip(names, (np.array(done, np.int64), np.array(True), *current), strict=True))
+                go_on, *results = self._run_body({**(context or {}), **given}, **options)
+                running, current = bool(go_on), results[:count]
+                for parts, part in zip(collected, results[count:], strict=True):
+                    parts.append(part)
+                done += 1
+            return (*current, *(np.stack(parts) if parts else np.zeros(0) for parts in collected))
+
+    return [Erf, Gelu, Loop, Pad, Softsign]
 
 
 _EVALUATORS: dict[str, Evaluator] = {"onnxruntime": onnxruntime_evaluator, "onnx.reference": reference_evaluator}

@@ -12,6 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +100,13 @@ def embeddings() -> np.ndarray:
 
 def head() -> np.ndarray:
     return np.random.default_rng(2).standard_normal((WIDTH, CLASSES)).astype(np.float32)
+
+
+@pytest.fixture(autouse=True)
+def _leave_nothing(tmp_path: Path) -> Iterator[None]:
+    """Folders of tests are kept for a while; these are too large for that."""
+    yield
+    shutil.rmtree(tmp_path, ignore_errors=True)
 
 
 def require(disk: float, folder: Path) -> None:

@@ -102,7 +102,7 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     file = as_path(path, InvalidModelError)
     if not file.is_file():
         raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
-    _take_turns(session_options)
+    _settle(session_options)
     wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
     _require_available(wanted)
     try:
@@ -145,12 +145,15 @@ def _require_available(wanted: Sequence[str]) -> None:
         )
 
 
-def _take_turns(session_options: Any) -> None:
-    """Let the threads of a session sleep as soon as its run ends, unless the options say what they should do.
+def _settle(session_options: Any) -> None:
+    """Set what training needs of a session.
 
-    They would otherwise spin for a while, and a training step is runs of two sessions in turn: the threads of each
-    would take the processor from those of the other.
+    * Threads sleep as soon as a run ends, unless the options say what they should do.  They would otherwise spin for a
+      while, and a training step is runs of two sessions in turn: the threads of each would take the processor from
+      those of the other.
+    * No memory pattern: a block for a whole run, taken at the second run beside all that the first one took.
     """
+    session_options.enable_mem_pattern = False
     try:
         session_options.get_session_config_entry(_STOP_SPINNING)
     except RuntimeError:

@@ -15,6 +15,10 @@ def test_threads_stop_spinning_when_a_run_ends(tmp_path):
     assert module.session_options.get_session_config_entry(SPINNING) == "1"
 
 
+def test_no_block_is_planned_for_a_second_run(tmp_path):
+    assert not Files(tmp_path).open()[1].session_options.enable_mem_pattern
+
+
 def test_options_that_say_what_threads_do_are_kept(tmp_path):
     files = Files(tmp_path)
     options = onnxruntime.SessionOptions()

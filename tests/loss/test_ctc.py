@@ -172,7 +172,7 @@ def test_a_long_sequence():
 def test_what_would_be_misread_ends_the_run(changes, shape):
     feeds = {"x": normal(T, N, C), **dict(zip(NAMES, (np.array(a) for a in RAGGED), strict=True)), **changes}
     model = model_of(loss.CTCLoss(logits=True), shape, np.float32)
-    with pytest.raises(Exception, match="(?i)invalid|out of|shape"):
+    with pytest.raises(Exception, match=r"(?i)invalid|out of|shape"):
         run(model, feeds)
 
 

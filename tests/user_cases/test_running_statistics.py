@@ -35,8 +35,7 @@ def test_bad_running_statistics_do_not_reach_loss_or_gradients(tmp_path, bad, dt
     for number, given in enumerate([(0, 1), (BAD[bad], BAD[bad])]):
         training = train(model(*given), tmp_path / str(number), batch_norm="train")
         # Twice: what the first run leaves behind must not matter either.
-        for _ in range(2):
-            losses.append(training.accumulate(x, target))
+        losses += [training.accumulate(x, target) for _ in range(2)]
         gradients.append(training.gradients())
     assert len(set(map(float, losses))) == 1
     for name, d in gradients[0].items():

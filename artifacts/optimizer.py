@@ -58,6 +58,6 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequen
     widen_scalars(graph)
     model = graph.to_model_proto()
     model.ir_version = models.training.ir_version
-    run_passes(model)
+    run_passes(model, graph.tensor_type)
     check(model)
     return model

@@ -122,7 +122,7 @@ def build_training_models(
     evaluation.CopyFrom(forward)
     to_evaluation_form(evaluation)
     inline_own_functions(evaluation)
-    expand_cross_entropy(evaluation)
+    expand_cross_entropy(evaluation, graph.tensor_type)
     prune(evaluation)
     training = _differentiate(forward, loss, results, choice, running_variance)
     for model in (training, evaluation):
@@ -233,7 +233,7 @@ def _differentiate(
     set_outputs(graph, outputs)
     spell_out_pads(graph)
     widen_scalars(graph)
-    run_passes(graph.model)
+    run_passes(graph.model, graph.tensor_type)
     return graph.model
 
 

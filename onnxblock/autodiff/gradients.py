@@ -162,6 +162,6 @@ def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, a
         proto.output.append(helper.make_tensor_value_info(named, known.dtype, known.shape))
     spell_out_pads(graph)
     result = graph.to_model_proto()
-    run_passes(result)
+    run_passes(result, graph.tensor_type)
     check(result)
     return result

@@ -346,7 +346,7 @@ class Graph:
         self._names.take([node.name, *outputs, *inner_names(node)])
         for name in outputs:
             self._producers[name] = node
-        late = bool(self._late) and not self._late.isdisjoint(reads(node))
+        late = (bool(self._late) and not self._late.isdisjoint(reads(node))) or self._is_now_certain(node)
         if late or any(name not in self._types for name in outputs) or node.op_type == "Loop":
             before = [self._types.get(name) for name in outputs]
             schema = find_schema(node.op_type, self._version(node.domain), node.domain)
@@ -358,6 +358,15 @@ class Graph:
                 self._late.update(n for n, t in zip(outputs, before, strict=True) if self._types.get(n) != t)
         if len(outputs) == 1 and not node.domain:
             self._know(node)
+
+    def _is_now_certain(self, node: NodeProto) -> bool:
+        """Whether a size that ONNX left open depends on a number that was computed since, such as a bound of Slice."""
+        computed = any(
+            n in self._constants and self._producers[n].op_type != "Constant"
+            for n in node.input
+            if n in self._producers
+        )
+        return computed and any(not _is_static(self.tensor_type(name)) for name in node.output if name)
 
     def _know(self, node: NodeProto) -> None:
         """Follow small integers through the node."""
@@ -531,6 +540,10 @@ def _attribute(schema: OpSchema, name: str, given: Any) -> AttributeProto:
     except (TypeError, ValueError) as error:
         raise BlockBuildError(f"{schema.name}: attribute {name}={given!r} does not fit: {error}") from None
     return made
+
+
+def _is_static(known: TensorType | None) -> bool:
+    return known is not None and known.shape is not None and all(isinstance(size, int) for size in known.shape)
 
 
 def _constant_node_value(node: NodeProto) -> npt.NDArray[Any] | None:

@@ -139,7 +139,7 @@ def log(g: RuleContext) -> RuleResult:
 @gradient("Erf")
 def erf(g: RuleContext) -> RuleResult:
     """d erf(x) = 2/√π e^(-x²) dx (Abramowitz & Stegun 7.1.19)."""
-    return g.dy * (g.op.Exp(-(g.x * g.x)) * (2 / math.sqrt(math.pi)))
+    return g.dy * (math.log(2 / math.sqrt(math.pi)) - g.x * g.x).exp()
 
 
 # -- circular and hyperbolic functions

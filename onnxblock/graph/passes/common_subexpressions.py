@@ -8,6 +8,7 @@ from onnx import ModelProto, NodeProto
 
 from ..dependencies import subgraphs
 from .renaming import rename_reads
+from .types import Types, unknown
 
 RANDOM = frozenset(
     {"Dropout", "Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike"}
@@ -15,7 +16,7 @@ RANDOM = frozenset(
 """Operators whose result differs from one run to the next: two of them are never the same."""
 
 
-def merge_common_subexpressions(model: ModelProto) -> bool:
+def merge_common_subexpressions(model: ModelProto, _: Types = unknown) -> bool:
     """Make readers of a node that repeats an earlier one (operator, inputs, attributes) read the earlier one.
 
     Left alone: random nodes, control flow, and nodes with an output of the graph or without outputs in common.

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from .types import Types, unknown
+
 _OPERATORS = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
 _NO_CLASS = 2**40
 
 
-def expand_cross_entropy(model: ModelProto) -> bool:
+def expand_cross_entropy(model: ModelProto, types: Types = unknown) -> bool:
     """Replace SoftmaxCrossEntropyLoss by LogSoftmax and a choice of one element per sample.
 
     NegativeLogLikelihoodLoss is the choice alone.  onnxruntime has no kernels for the two and runs the functions that
@@ -25,7 +27,7 @@ def expand_cross_entropy(model: ModelProto) -> bool:
     del graph.node[:]
     for node in nodes:
         if node.op_type in _OPERATORS and not node.domain:
-            graph.node.extend(_Expansion(node).nodes)
+            graph.node.extend(_Expansion(node, types).nodes)
         else:
             graph.node.append(node)
     return True
@@ -34,7 +36,7 @@ def expand_cross_entropy(model: ModelProto) -> bool:
 class _Expansion:
     """The nodes that stand for one node of these operators, named after it."""
 
-    def __init__(self, node: NodeProto) -> None:
+    def __init__(self, node: NodeProto, types: Types) -> None:
         self.nodes: list[NodeProto] = []
         self._prefix = node.name or node.output[0]
         scores, labels, *weights = node.input
@@ -43,7 +45,9 @@ class _Expansion:
         given = node.output[1] if len(node.output) > 1 and node.output[1] else None
         is_softmax = node.op_type == "SoftmaxCrossEntropyLoss"
         log_prob = self._add("LogSoftmax", scores, output=given, axis=1) if is_softmax else scores
-        labels = self._add("Cast", labels, to=TensorProto.INT64)
+        known = types(labels)
+        if known is None or known.dtype != TensorProto.INT64:
+            labels = self._add("Cast", labels, to=TensorProto.INT64)
         counted = None
         if "ignore_index" in attributes:
             # What is ignored may be no class at all, so it reads class 0.

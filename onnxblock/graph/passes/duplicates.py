@@ -5,11 +5,12 @@ from __future__ import annotations
 from onnx import ModelProto, TensorProto
 
 from .renaming import rename_reads
+from .types import Types, unknown
 
 _LARGEST_BYTES = 4096
 
 
-def merge_equal_initializers(model: ModelProto) -> bool:
+def merge_equal_initializers(model: ModelProto, _: Types = unknown) -> bool:
     """Make readers of equal initializers (type, shape and bytes, up to 4 KiB) read the first of them."""
     graph = model.graph
     outputs = {o.name for o in graph.output}

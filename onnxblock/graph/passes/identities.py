@@ -2,27 +2,39 @@
 
 from __future__ import annotations
 
-from onnx import ModelProto, NodeProto
+from collections.abc import Mapping
 
+import numpy as np
+from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
+
+from ..types import TensorType
 from .renaming import rename_reads
+from .types import Types, unknown
 
 
-def remove_identities(model: ModelProto) -> bool:
-    """Remove 1. Identity, 2. Sum, Max, Min, Mean and Concat of one input, 3. Transpose that keeps every axis.
+def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
+    """Remove nodes whose result is what they are given.
+
+    1. Identity.  2. Sum, Max, Min, Mean and Concat of one input.  3. Transpose that keeps every axis.  4. Cast to the
+    type that is there.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.
 
     A node whose output is an output of the graph stays: its name is part of the interface.
     """
     graph = model.graph
     outputs = {o.name for o in graph.output}
+    constants = {t.name: t for t in graph.initializer if _is_one_number(t)}
     replaced: dict[str, str] = {}
     kept = []
     for node in graph.node:
         if replaced:
             rename_reads(node, replaced)
-        if _changes_nothing(node) and node.output[0] not in outputs:
-            replaced[node.output[0]] = node.input[0]
-        else:
+        if node.op_type == "Constant":
+            constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_one_number(a.t))
+        same = None if node.output[0] in outputs else _unchanged(node, types, constants)
+        if same is None:
             kept.append(node)
+        else:
+            replaced[node.output[0]] = same
     if not replaced:
         return False
     del graph.node[:]
@@ -30,13 +42,49 @@ def remove_identities(model: ModelProto) -> bool:
     return True
 
 
-def _changes_nothing(node: NodeProto) -> bool:
-    if node.domain:
-        return False
+_SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Flatten", "Reshape", "Squeeze", "Tile", "Unsqueeze"})
+_NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+
+
+def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProto]) -> str | None:
+    """The input that the result of ``node`` equals, or None."""
+    if node.domain or not node.input or len(node.output) != 1:
+        return None
+    first = str(node.input[0])
     if node.op_type == "Identity":
-        return True
+        return first
     if node.op_type in ("Sum", "Max", "Min", "Mean", "Concat"):
-        return len(node.input) == 1
+        return first if len(node.input) == 1 else None
     if node.op_type == "Transpose":
-        return any(a.name == "perm" and list(a.ints) == list(range(len(a.ints))) for a in node.attribute)
-    return False
+        order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
+        return first if order is not None and order == sorted(order) else None
+    before, after = types(first), types(node.output[0])
+    if node.op_type == "Cast":
+        to = next(a.i for a in node.attribute if a.name == "to")
+        return first if before is not None and before.dtype == to else None
+    if node.op_type in _SAME_IF_SHAPE_STAYS:
+        return first if _same_size(before, after) else None
+    if node.op_type not in _NEUTRAL:
+        return None
+    for data, other in _operands(node):
+        number = constants.get(other)
+        is_neutral = number is not None and bool(np.all(numpy_helper.to_array(number) == _NEUTRAL[node.op_type]))
+        if is_neutral and _same_size(types(data), after):
+            return data
+    return None
+
+
+def _operands(node: NodeProto) -> list[tuple[str, str]]:
+    a, b = node.input
+    return [(a, b), (b, a)] if node.op_type in ("Add", "Mul") else [(a, b)]
+
+
+def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
+    """Whether both are of one shape, every size of which is known."""
+    if a is None or b is None or a.shape is None:
+        return False
+    return a.shape == b.shape and all(isinstance(size, int) for size in a.shape)
+
+
+def _is_one_number(tensor: TensorProto) -> bool:
+    return len(tensor.dims) <= 1 and all(d == 1 for d in tensor.dims)

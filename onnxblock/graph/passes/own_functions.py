@@ -9,9 +9,10 @@ from onnx import FunctionProto, ModelProto, NodeProto
 from ...names import OWN_DOMAIN
 from ..dependencies import subgraphs
 from ..inlining import inlined
+from .types import Types, unknown
 
 
-def inline_own_functions(model: ModelProto) -> bool:
+def inline_own_functions(model: ModelProto, _: Types = unknown) -> bool:
     """Replace every call of a function of the domain ``onnxblock`` by its body, in bodies of control flow too."""
     own = {f.name: f for f in model.functions if f.domain == OWN_DOMAIN}
     if not own:

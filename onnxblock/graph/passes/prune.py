@@ -5,9 +5,10 @@ from __future__ import annotations
 from onnx import ModelProto, NodeProto
 
 from ..dependencies import needed_nodes, subgraphs
+from .types import Types, unknown
 
 
-def prune(model: ModelProto) -> bool:
+def prune(model: ModelProto, _: Types = unknown) -> bool:
     """Remove what is not needed; inputs stay.
 
     1. Nodes that no output depends on.  2. Initializers that nothing reads.  3. Value infos of what is gone.

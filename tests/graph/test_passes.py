@@ -1,0 +1,155 @@
+"""Each pass finds what it is for, leaves the rest alone, and changes no result."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from onnx import ModelProto, TensorProto, helper, parser
+
+from onnxblock.graph.graph import Graph
+from onnxblock.graph.passes import run_passes
+from tests.running import normal, run
+
+X = normal(2, 3, 4)
+A, B = normal(3, 4), normal(3, 5, seed=1)
+
+
+def model_of(body: str, **inputs) -> ModelProto:
+    """A model whose output is y, written as ONNX writes graphs."""
+    declared = ", ".join(f"float[{','.join(map(str, x.shape))}] {name}" for name, x in inputs.items())
+    text = f'<ir_version: 10, opset_import: ["" : 21]> g ({declared}) => (float y) {{ {body} }}'
+    model = parser.parse_model(text)
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    return model
+
+
+def operators(model: ModelProto) -> Counter[str]:
+    return Counter(node.op_type for node in model.graph.node)
+
+
+def finished(model: ModelProto, feeds) -> Counter[str]:
+    """The operators that are left after the passes, which must not have changed the result."""
+    (expected,) = run(model, feeds, optimize=False)
+    graph = Graph(model)
+    run_passes(graph.model, graph.tensor_type)
+    (result,) = run(graph.model, feeds, optimize=False)
+    np.testing.assert_allclose(result, expected, rtol=1e-6, atol=1e-6)
+    assert graph.model.graph.output[0].name == "y"
+    return operators(graph.model)
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        ("t = Transpose<perm = [1, 0, 2]>(x) u = Transpose<perm = [2, 1, 0]>(t) y = Relu(u)", {"Transpose": 1}),
+        ("t = Transpose<perm = [1, 0, 2]>(x) u = Transpose<perm = [1, 0, 2]>(t) y = Relu(u)", {}),
+        ("t = Transpose(x) u = Transpose(t) y = Relu(u)", {}),
+        ("t = Transpose<perm = [1, 0, 2]>(x) u = Transpose<perm = [1, 0, 2]>(t) v = Transpose(t) y = Add(u, v)", None),
+    ],
+)
+def test_transposes_of_transposes(body, left):
+    feeds = {"x": normal(3, 3, 3)}
+    found = finished(model_of(body, **feeds), feeds)
+    assert left is None or found == {"Relu": 1, **left}
+
+
+@pytest.mark.parametrize("flags", ["", "<transA = 1>", "<transB = 1, alpha = 0.5>", "<transA = 1, transB = 1>"])
+def test_a_product_comes_out_transposed(flags):
+    a = A.T if "transA" in flags else A
+    b = normal(5, 4, seed=2) if "transB" in flags else normal(4, 5, seed=2)
+    feeds = {"a": a, "b": b}
+    assert finished(model_of(f"p = Gemm{flags}(a, b) t = Transpose<perm = [1, 0]>(p) y = Relu(t)", **feeds), feeds) == {
+        "Gemm": 1,
+        "Relu": 1,
+    }
+
+
+def test_a_product_that_others_read_stays():
+    feeds = {"a": A, "b": normal(4, 3, seed=2)}
+    body = "p = Gemm(a, b) t = Transpose<perm = [1, 0]>(p) y = Add(p, t)"
+    assert finished(model_of(body, **feeds), feeds) == {"Gemm": 1, "Transpose": 1, "Add": 1}
+    body = "p = Gemm(a, b, c) t = Transpose<perm = [1, 0]>(p) y = Relu(t)"
+    assert finished(model_of(body, **feeds, c=normal(3)), {**feeds, "c": normal(3)})["Transpose"] == 1
+
+
+def padded(sizes, adds, axis=1, total=9):
+    """Pads of the parts of one axis, and the sum of them."""
+    nodes, initializers, at = [], [], 0
+    for k, size in enumerate(sizes):
+        pads = np.zeros((2, 2), np.int64)
+        pads[:, axis] = at, total - at - size
+        at += size
+        initializers.append(helper.make_tensor(f"p{k}", TensorProto.INT64, [4], pads.ravel()))
+        nodes.append(helper.make_node("Pad", [f"x{k}", f"p{k}"], [f"y{k}"]))
+    nodes += [helper.make_node("Add", [a, b], [c]) for a, b, c in adds]
+    feeds = {f"x{k}": normal(3, size, seed=k) if axis else normal(size, 3, seed=k) for k, size in enumerate(sizes)}
+    inputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, x.shape) for name, x in feeds.items()]
+    output = helper.make_tensor_value_info("y", TensorProto.FLOAT, None)
+    graph = helper.make_graph(nodes, "g", inputs, [output], initializers)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), feeds
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_parts_that_lie_behind_each_other_are_concatenated(axis):
+    adds = [("y2", "y0", "s"), ("s", "y1", "y")]
+    assert finished(*padded([2, 3, 4], adds, axis)) == {"Concat": 1}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "total"),
+    [([2, 3, 3], 9), ([2, 3, 4], 10)],
+    ids=["a gap at the end", "another"],
+)
+def test_parts_that_leave_a_gap_are_added(sizes, total):
+    adds = [("y2", "y0", "s"), ("s", "y1", "y")]
+    assert finished(*padded(sizes, adds, total=total)) == {"Pad": 3, "Add": 2}
+
+
+def test_parts_that_others_read_are_added():
+    adds = [("y0", "y1", "s"), ("s", "s", "y")]
+    assert finished(*padded([4, 5], adds))["Concat"] == 1  # the inner sum, read twice
+    model, feeds = padded([4, 5], [("y0", "y1", "s"), ("s", "y0", "y")])
+    assert finished(model, feeds) == {"Pad": 1, "Concat": 1, "Add": 1}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "t = Cast<to = 1>(x) y = Relu(t)",
+        "s = Constant<value = int64[3] {2, 3, 4}>() t = Reshape(x, s) y = Relu(t)",
+        "s = Constant<value = int64[3] {1, 3, 1}>() t = Expand(x, s) y = Relu(t)",
+        "one = Constant<value = float {1.0}>() t = Mul(one, x) y = Relu(t)",
+        "one = Constant<value = float[1] {1.0}>() t = Div(x, one) y = Relu(t)",
+        "zero = Constant<value = float {0.0}>() t = Sub(x, zero) y = Relu(t)",
+        "t = Identity(x) u = Sum(t) y = Relu(u)",
+    ],
+)
+def test_nodes_that_change_nothing(body):
+    assert finished(model_of(body, x=X), {"x": X}) == {"Relu": 1}
+
+
+@pytest.mark.parametrize(
+    ("body", "kept"),
+    [
+        ("one = Constant<value = float {1.0}>() t = Div(one, x) y = Relu(t)", "Div"),
+        ("zero = Constant<value = float {0.0}>() t = Sub(zero, x) y = Relu(t)", "Sub"),
+        ("one = Constant<value = float[1,1,1,1] {1.0}>() t = Mul(x, one) y = Relu(t)", "Mul"),
+        ("s = Constant<value = int64[3] {4, 3, 2}>() t = Reshape(x, s) y = Relu(t)", "Reshape"),
+        ("t = Cast<to = 11>(x) u = Cast<to = 1>(t) y = Relu(u)", "Cast"),
+        ("y = Identity(x)", "Identity"),
+    ],
+)
+def test_nodes_that_change_something(body, kept):
+    assert finished(model_of(body, x=X), {"x": X})[kept] >= 1
+
+
+def test_sizes_that_only_the_graph_can_compute():
+    """An exporter's chunk: where a slice ends is computed from the size of the axis."""
+    body = """
+        s = Shape(x) k = Constant<value = int64[1] {-1}>() n = Gather(s, k) two = Constant<value = int64[1] {2}>()
+        half = Div(n, two) zero = Constant<value = int64[1] {0}>() t = Slice(x, zero, half, k) y = Relu(t)"""
+    graph = Graph(model_of(body, x=X))
+    assert graph.value("t").shape == (2, 3, 2)
+    assert graph.value("y").shape == (2, 3, 2)

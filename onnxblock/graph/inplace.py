@@ -62,10 +62,12 @@ class InPlace:
         self._tensors = {t.name: t for t in flat.graph.initializer}
         self._producers: dict[str, NodeProto] = {}
         self._readers: dict[str, list[NodeProto]] = {}
+        self._positions: dict[int, int] = {}
         for node in flat.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update((node.output[0], a.t) for a in node.attribute if a.type == AttributeProto.TENSOR)
-        for node in needed_nodes(map(self._decided, flat.graph.node), self._outputs)[0]:
+        for k, node in enumerate(needed_nodes(map(self._decided, flat.graph.node), self._outputs)[0]):
+            self._positions[id(node)] = k
             for name in node.output:
                 self._producers[name] = node
             for name in reads(node):
@@ -83,20 +85,27 @@ class InPlace:
         5. Every other reader of ``old`` is an ancestor of the writer.
         6. Of those, the ones that feed the writer are elementwise too, since a runtime may fuse them with it.
         """
+        return self.late_readers(old, new) == []
+
+    def late_readers(self, old: str, new: str) -> list[NodeProto] | None:
+        """The readers of ``old`` that need not have run when the writer of ``new`` does, against the fifth condition.
+
+        None where ``new`` may not lie in the memory of ``old`` even if the writer waits for them.
+        """
         if not self._same_form(old, new):
-            return False
+            return None
         aliases, in_order = self._aliases(old, rearranged=True), self._aliases(old, rearranged=False)
         writer, made = self._writer(new)
         if writer is None or made in aliases or not aliases.isdisjoint(self._outputs):
-            return False
+            return None
         read = aliases & reads(writer)
         if read and not (_is_elementwise(writer) and all(x in in_order and self._same_form(x, made) for x in read)):
-            return False
+            return None
         readers = [node for name in aliases for node in self._readers.get(name, ()) if node is not writer]
         feeding = {id(self._producers[name]) for name in self._roots(writer) if name in self._producers}
         if any(id(node) in feeding and not _is_elementwise(node) for node in readers if not self._shared(node)):
-            return False
-        return self._all_before(readers, writer)
+            return None
+        return self._not_before(readers, writer)
 
     def _decided(self, node: NodeProto) -> NodeProto:
         """The node of the branch that is always taken, where that is known and holds a single node."""
@@ -179,17 +188,21 @@ class InPlace:
             if producer is not None:
                 pending += self._shared(producer)
 
-    def _all_before(self, nodes: Iterable[NodeProto], writer: NodeProto) -> bool:
-        missing = {id(node) for node in nodes}
+    def _not_before(self, nodes: Iterable[NodeProto], writer: NodeProto) -> list[NodeProto]:
+        """Those of ``nodes`` that ``writer`` does not depend on."""
+        missing = {id(node): node for node in nodes}
+        first = min((self._positions[k] for k in missing), default=0)
         seen, pending = {id(writer)}, [writer]
         while missing and pending:
             for name in reads(pending.pop()):
                 producer = self._producers.get(name)
-                if producer is not None and id(producer) not in seen:
+                if producer is None or self._positions[id(producer)] < first:
+                    continue
+                if id(producer) not in seen:
                     seen.add(id(producer))
-                    missing.discard(id(producer))
+                    missing.pop(id(producer), None)
                     pending.append(producer)
-        return not missing
+        return list(missing.values())
 
 
 def in_place_safe(model: ModelProto, old: str, new: str) -> bool:

@@ -1,11 +1,11 @@
-"""The manifests of the three models."""
+"""The manifests of the models."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
 
@@ -55,10 +55,8 @@ def describe_training(
         made[names.gradient_flag(name)] = ("gradient_flag", name)
         made[out] = ("accumulated_gradient", name)
         pairs.append(StatePair(buffer, out, in_place.is_safe(buffer, out), Initial("zeros")))
-    for name in choice.statistics:
-        out = names.updated_statistic(name)
-        made[out] = ("statistic", name)
-        pairs.append(StatePair(name, out, in_place.is_safe(name, out), Initial("parameter", parameter=name)))
+    statistics, moved = _statistics(models, in_place)
+    made.update(statistics)
     owner.update(_parameter_roles(models))
     return Manifest(
         kind="training",
@@ -67,7 +65,7 @@ def describe_training(
         runtimes=_runtimes(models),
         inputs=_inputs(model, owner),
         outputs=_outputs(model, made),
-        state=tuple(pairs),
+        state=(*pairs, *moved),
         settings=dict(settings),
     )
 
@@ -90,9 +88,68 @@ def describe_evaluation(
 def describe_optimizer(
     model: ModelProto, models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
 ) -> Manifest:
-    """The manifest of the optimizer model, in either form."""
+    """The manifest of the optimizer model, in either form; its metadata lose what the manifest says."""
     if any(v.name == names.PARAMETERS_SEQUENCE and v.type.HasField("sequence_type") for v in model.graph.input):
         return _describe_sequences(model, models, fingerprint, generation, settings)
+    update = _take_update(model, models.choice.trainable)
+    for value in model.graph.output:
+        update.made.setdefault(value.name, ("updated", None))
+    return Manifest(
+        kind="optimizer",
+        model=fingerprint,
+        generation=generation,
+        runtimes=("onnxruntime",),
+        inputs=update.with_scales(_inputs(model, update.owner, "parameter")),
+        outputs=_outputs(model, update.made),
+        state=tuple(update.pairs),
+        settings=_with_optimizer(settings, update.about),
+        memory=update.about.get("memory"),
+    )
+
+
+def describe_step(
+    model: ModelProto, models: TrainingModels, fingerprint: str, generation: str, settings: Mapping[str, Any]
+) -> Manifest:
+    """The manifest of the step model; its metadata lose what the manifest says."""
+    update = _take_update(model, models.choice.trainable)
+    inputs = {name: role for name, role in update.owner.items() if role[0] != "gradient"} | _parameter_roles(models)
+    made, pairs = _statistics(models, update.in_place)
+    update.made.update(made)
+    user = {*models.outputs, *(name + names.GRADIENT_SUFFIX for name in models.choice.inputs)}
+    for value in model.graph.output:
+        if value.name not in user:
+            update.made.setdefault(value.name, ("updated", None))
+    return Manifest(
+        kind="step",
+        model=fingerprint,
+        generation=generation,
+        runtimes=("onnxruntime",),
+        inputs=update.with_scales(_inputs(model, inputs)),
+        outputs=_outputs(model, {**update.made, models.outputs[0]: ("loss", None)}),
+        state=(*update.pairs, *pairs),
+        settings=_with_optimizer(settings, update.about),
+        memory=update.about.get("memory"),
+    )
+
+
+@dataclass(frozen=True)
+class _Update:
+    """What the ports of an update are: the inputs, the outputs, the states, and what the optimizer says of itself."""
+
+    owner: dict[str, tuple[InputRole, str | None]]
+    made: dict[str, tuple[OutputRole, str | None]]
+    pairs: list[StatePair]
+    about: dict[str, Any]
+    in_place: InPlace
+
+    def with_scales(self, inputs: Iterable[Input]) -> tuple[Input, ...]:
+        """The inputs, with what the learning rates of groups are multiples of the common one by."""
+        scales: dict[str, float] = self.about.get("learning_rate_scales", {})
+        return tuple(replace(port, scale=scales.get(port.name)) for port in inputs)
+
+
+def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
+    """The update in a model with one input per tensor, whose metadata lose what is told here."""
     owner: dict[str, tuple[InputRole, str | None]] = {
         names.LEARNING_RATE: ("learning_rate", None),
         names.STEP: ("step", None),
@@ -101,12 +158,11 @@ def describe_optimizer(
     pairs = []
     starts = _take_initial_states(model)
     about = _take_metadata(model, names.OPTIMIZER_KEY)
-    scales: dict[str, float] = about.get("learning_rate_scales", {})
-    owner.update((name, ("learning_rate", None)) for name in scales)
+    owner.update((name, ("learning_rate", None)) for name in about.get("learning_rate_scales", {}))
     in_place = InPlace(model)
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
-    for name in models.choice.trainable:
+    for name in trainable:
         owner[name] = ("parameter", None)
         owner[name + names.GRADIENT_SUFFIX] = ("gradient", name)
         moments = takewhile(given.__contains__, (names.moment(name, k) for k in count()))
@@ -122,19 +178,20 @@ def describe_optimizer(
                 made[out] = ("moment", name)
                 initial = starts.get(state, Initial("zeros"))
             pairs.append(StatePair(state, out, in_place.is_safe(state, out), initial))
-    for value in model.graph.output:
-        made.setdefault(value.name, ("updated", None))
-    return Manifest(
-        kind="optimizer",
-        model=fingerprint,
-        generation=generation,
-        runtimes=("onnxruntime",),
-        inputs=tuple(replace(i, scale=scales.get(i.name)) for i in _inputs(model, owner, "parameter")),
-        outputs=_outputs(model, made),
-        state=tuple(pairs),
-        settings=_with_optimizer(settings, about),
-        memory=about.get("memory"),
-    )
+    return _Update(owner, made, pairs, about, in_place)
+
+
+def _statistics(
+    models: TrainingModels, in_place: InPlace
+) -> tuple[dict[str, tuple[OutputRole, str | None]], list[StatePair]]:
+    """The outputs that are running statistics, and what they replace."""
+    made: dict[str, tuple[OutputRole, str | None]] = {}
+    pairs = []
+    for name in models.choice.statistics:
+        out = names.updated_statistic(name)
+        made[out] = ("statistic", name)
+        pairs.append(StatePair(name, out, in_place.is_safe(name, out), Initial("parameter", parameter=name)))
+    return made, pairs
 
 
 def _with_optimizer(settings: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:

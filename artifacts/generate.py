@@ -12,6 +12,7 @@ from onnxblock import names
 from onnxblock.block import Block
 from onnxblock.errors import ArgumentError
 from onnxblock.files import AnyPath, as_path
+from onnxblock.fused_step import fuse_step
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
 from onnxblock.graph.types import dtype_name
 from onnxblock.modes import RunningVariance, check_batch_norm_argument
@@ -21,6 +22,7 @@ from onnxblock.training import TrainingModels
 from .describe import (
     describe_evaluation,
     describe_optimizer,
+    describe_step,
     describe_training,
     generation_fingerprint,
     require_old_runtime,
@@ -56,6 +58,7 @@ def generate_artifacts(
     batch_norm: str = "as exported",
     running_var: str = "unbiased",
     runtime: Runtime = "onnxruntime",
+    fused_step: bool = False,
 ) -> Artifacts:
     """Write ``training_model.onnx``, ``eval_model.onnx``, ``optimizer_model.onnx`` and ``checkpoint``.
 
@@ -79,6 +82,8 @@ def generate_artifacts(
         running_var: the running variance follows the ``"unbiased"`` variance of the batch, as in PyTorch, or the
             ``"biased"`` one, as in onnxruntime-training.
         runtime: the runtime that the optimizer model is for. The other files serve both.
+        fused_step: also write ``step_model.onnx``, which does forward, backward and update in one run, for
+            :class:`artifacts.api.TrainingStep`: the fastest, and the least memory. It needs an optimizer.
 
     Returns:
         The paths, and what is trained, frozen and left alone, and why; ``print`` it.
@@ -95,6 +100,8 @@ def generate_artifacts(
     mode = check_batch_norm_argument(batch_norm)
     variance = _running_variance(running_var)
     _check_spellings(prefix, runtime)
+    if fused_step:
+        _require_optimizer(optimizer, runtime)
     listed = {
         "requires_grad": requires_grad,
         "frozen_params": frozen_params,
@@ -120,6 +127,9 @@ def generate_artifacts(
     graphs = {names.TRAINING_MODEL_FILE: models.training, names.EVAL_MODEL_FILE: models.evaluation}
     if optimizer is not None and models.choice.trainable:
         graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, runtime == "onnxruntime-training")
+        if fused_step:
+            with use_custom_op_library(library or ""):
+                graphs[names.STEP_MODEL_FILE] = fuse_step(models, graphs[names.OPTIMIZER_MODEL_FILE])
     generation = generation_fingerprint(list(graphs.values()))
     settings = {"batch_norm": forward.batch_norm, "running_var": variance.value}
     common: tuple[Any, ...] = (forward.fingerprint, generation, settings)
@@ -127,8 +137,9 @@ def generate_artifacts(
         names.TRAINING_MODEL_FILE: describe_training(models, *common),
         names.EVAL_MODEL_FILE: describe_evaluation(models, *common),
     }
-    if names.OPTIMIZER_MODEL_FILE in graphs:
-        manifests[names.OPTIMIZER_MODEL_FILE] = describe_optimizer(graphs[names.OPTIMIZER_MODEL_FILE], models, *common)
+    for name, describe in ((names.OPTIMIZER_MODEL_FILE, describe_optimizer), (names.STEP_MODEL_FILE, describe_step)):
+        if name in graphs:
+            manifests[name] = describe(graphs[name], models, *common)
     if ort_format:
         require_ort_sizes(graphs, models.weights)
     given = set() if isinstance(model, ModelProto) else {as_path(model)}
@@ -138,12 +149,13 @@ def generate_artifacts(
         metadata[names.EVAL_MODEL_FILE][names.FORWARD_MODEL_KEY] = forward.packed
     paths = write_models(folder, prefix, graphs, metadata, models.weights)
     if ort_format:
-        write_ort_format(paths, library)
+        write_ort_format(paths.values(), library)
     checkpoint = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)
     return Artifacts(
-        training_model=paths[0],
-        eval_model=paths[1],
-        optimizer_model=paths[2] if len(paths) > 2 else None,
+        training_model=paths[names.TRAINING_MODEL_FILE],
+        eval_model=paths[names.EVAL_MODEL_FILE],
+        optimizer_model=paths.get(names.OPTIMIZER_MODEL_FILE),
+        step_model=paths.get(names.STEP_MODEL_FILE),
         checkpoint=checkpoint,
         batch_norm=forward.batch_norm,
         optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
@@ -185,6 +197,18 @@ def _check_spellings(prefix: Any, runtime: str) -> None:
         raise ArgumentError(
             f"runtime={runtime!r} is not one of {', '.join(map(repr, get_args(Runtime)))}.",
             "'onnxruntime' is the stock one, and the default.",
+        )
+
+
+def _require_optimizer(optimizer: OptimType | Block | None, runtime: Runtime) -> None:
+    if optimizer is None or runtime == "onnxruntime-training":
+        raise ArgumentError(
+            "fused_step=True needs an optimizer."
+            if optimizer is None
+            else "fused_step=True has no form for onnxruntime-training.",
+            "Pass optimizer=artifacts.OptimType.AdamW, for example, or leave fused_step out."
+            if optimizer is None
+            else "Leave runtime= at its default, 'onnxruntime', or fused_step out.",
         )
 
 

@@ -17,8 +17,8 @@ from typing import Any, Literal, TypeAlias, get_args
 from onnxblock.errors import InvalidModelError, did_you_mean
 from onnxblock.names import MANIFEST_KEY, MANIFEST_VERSION
 
-Kind: TypeAlias = Literal["training", "eval", "optimizer"]
-"""Which of the three models a manifest describes."""
+Kind: TypeAlias = Literal["training", "eval", "optimizer", "step"]
+"""Which of the models a manifest describes; the step model does what training and optimizer model do together."""
 
 Runtime: TypeAlias = Literal["onnxruntime", "onnxruntime-training"]
 """Stock onnxruntime, and the discontinued onnxruntime-training up to 1.19.2."""
@@ -67,11 +67,13 @@ _INPUT_ROLES: dict[str, set[str]] = {
         *("parameter", "gradient", "moment"),
         *("parameters", "gradients", "moments"),
     },
+    "step": {"user", "parameter", "frozen", "statistic", "learning_rate", "step", "moment"},
 }
 _OUTPUT_ROLES: dict[str, set[str]] = {
     "training": {"loss", "user", "gradient_flag", "accumulated_gradient", "statistic"},
     "eval": {"loss", "user"},
     "optimizer": {"updated", "parameter", "moment", "parameters", "moments"},
+    "step": {"loss", "user", "statistic", "updated", "parameter", "moment"},
 }
 _BELONGS_TO_PARAMETER = {"gradient_buffer", "gradient", "moment", "gradient_flag", "accumulated_gradient"}
 _AGAIN = "Generate the artifacts again with this release."
@@ -134,14 +136,14 @@ class Manifest:
     Args:
         kind: which model this is.
         model: fingerprint of the forward model (structure, parameter names, types and shapes), as in the checkpoint.
-        generation: fingerprint of the run that made the files; equal in the three models.
+        generation: fingerprint of the run that made the files; equal in all of them.
         runtimes: the runtimes that can use the file.
         inputs: every input, in the order of the graph.
         outputs: every output, in the order of the graph.
         state: the pairs of output and input that carry state from step to step.
         settings: what the generator chose, for the reader's information.
-        memory: what the moments of an optimizer model are, in words; moments that were saved under other words are
-            those of another optimizer.
+        memory: what the moments of an optimizer model or step model are, in words; moments that were saved under other
+            words are those of another optimizer.
         version: version of this contract.
     """
 

@@ -18,6 +18,7 @@ class Artifacts:
     training_model: Path
     eval_model: Path
     optimizer_model: Path | None
+    step_model: Path | None
     checkpoint: Path
     trainable: tuple[ParameterInfo, ...]
     frozen: tuple[ParameterInfo, ...]
@@ -47,6 +48,6 @@ class Artifacts:
             lines.append(f"optimizer: {self.optimizer}")
         lines.append(f"runtimes: {', '.join(self.runtimes)}")
         lines += [f"note: {note}" for note in self.notes]
-        files = [self.training_model, self.eval_model, self.optimizer_model, self.checkpoint]
+        files = [self.training_model, self.eval_model, self.optimizer_model, self.step_model, self.checkpoint]
         lines += ["files:", *(f"  {path}" for path in files if path is not None)]
         return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from onnx import ModelProto
@@ -17,7 +17,13 @@ from onnxblock.graph.store import SINGLE_FILE_NBYTES, model_nbytes, write
 from onnxblock.graph.weights import Weights, is_stub
 from onnxblock.training import TrainingModels
 
-_FILES = (names.TRAINING_MODEL_FILE, names.EVAL_MODEL_FILE, names.OPTIMIZER_MODEL_FILE, names.CHECKPOINT_FILE)
+_FILES = (
+    names.TRAINING_MODEL_FILE,
+    names.EVAL_MODEL_FILE,
+    names.OPTIMIZER_MODEL_FILE,
+    names.STEP_MODEL_FILE,
+    names.CHECKPOINT_FILE,
+)
 _OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY)
 
 
@@ -67,8 +73,8 @@ def write_models(
     models: Mapping[str, ModelProto],
     metadata: Mapping[str, Mapping[str, str]],
     weights: Weights,
-) -> list[Path]:
-    """Write each model under its file name with these entries of metadata; return the paths.
+) -> dict[str, Path]:
+    """Write each model under its file name with these entries of metadata; return the paths by file name.
 
     The folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
     """
@@ -78,7 +84,7 @@ def write_models(
         raise OnnxBlockError(
             f"cannot make the folder {str(folder)!r}: {error.strerror or error}.", "Choose another folder."
         ) from error
-    written = []
+    written = {}
     for file_name, model in models.items():
         kept = [p for p in model.metadata_props if p.key not in _OWN_METADATA]  # the model may be one of ours
         del model.metadata_props[:]
@@ -87,7 +93,7 @@ def write_models(
             model.metadata_props.add(key=key, value=text)
         path = folder / f"{prefix}{file_name}"
         write(model, weights, path)
-        written.append(path)
+        written[file_name] = path
     return written
 
 
@@ -128,7 +134,7 @@ def _tensor(models: TrainingModels, name: str) -> Tensor:
     return Tensor(name, weights.dtype(name), weights.shape(name), lambda: weights.chunks(name))
 
 
-def write_ort_format(paths: Sequence[Path], custom_op_library: str | None) -> list[Path]:
+def write_ort_format(paths: Iterable[Path], custom_op_library: str | None) -> list[Path]:
     """Write each model beside itself in ORT format, at the extended optimization level; return the new paths."""
     import onnxruntime
 

@@ -41,6 +41,7 @@ OWN_DOMAIN = "onnxblock"
 TRAINING_MODEL_FILE = "training_model.onnx"
 EVAL_MODEL_FILE = "eval_model.onnx"
 OPTIMIZER_MODEL_FILE = "optimizer_model.onnx"
+STEP_MODEL_FILE = "step_model.onnx"
 CHECKPOINT_FILE = "checkpoint"
 
 

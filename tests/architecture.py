@@ -22,6 +22,7 @@ LAYERS = (
     ("onnxblock.blocks", "onnxblock.autodiff.rules", "onnxblock.parameters"),
     ("onnxblock.loss", "onnxblock.optim", "onnxblock.export", "onnxblock.inspection"),
     ("onnxblock.training", "artifacts.api"),
+    ("onnxblock.fused_step",),
     ("artifacts.describe", "artifacts.summary"),
     ("artifacts.train", "artifacts.optimizer", "artifacts.write"),
     ("artifacts.generate",),

@@ -234,7 +234,7 @@ def test_arguments_in_the_wrong_order(others, tmp_path):
         Optimizer(training.module, others.optimizer_model)
     with refused(ArgumentError, "state is PosixPath"):
         CheckpointState.save_checkpoint(tmp_path / "saved", training.state)
-    with refused(ArgumentError, "optimizer is Module, where a Optimizer is expected"):
+    with refused(ArgumentError, "optimizer is Module, where a Optimizer or TrainingStep is expected"):
         LinearLRScheduler(training.module, 1, 2, 0.1)
     with refused(InvalidModelError, "is not a path"):
         Module(None, training.state)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from .scheduling import LRScheduler, WarmUp
     from .state import CheckpointState
+    from .step import TrainingStep
 
 _HOMES = {
     "CheckpointState": "state",
@@ -45,6 +46,7 @@ _HOMES = {
     "Properties": "properties",
     "ReduceLROnPlateau": "schedulers",
     "StepLR": "schedulers",
+    "TrainingStep": "step",
     "WarmUp": "scheduling",
 }
 
@@ -67,6 +69,7 @@ __all__ = [
     "Properties",
     "ReduceLROnPlateau",
     "StepLR",
+    "TrainingStep",
     "WarmUp",
 ]
 

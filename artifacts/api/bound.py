@@ -42,7 +42,7 @@ class BoundModel:
         self._targets: dict[str, Array] = {}
         self._after: list[Callable[[], None]] = []
         self._pairs = {pair.input: pair for pair in manifest.state}
-        self._moves_statistics = manifest.kind == "training" and bool(manifest.inputs_of("statistic"))
+        self._moves_statistics = manifest.kind != "eval" and bool(manifest.inputs_of("statistic"))
         # I/O binding takes no strings
         self._takes_strings = any(port.type_name == STRING for port in self.user_inputs)
         for name in self.user_outputs:  # first, so that the run's results start with them

@@ -41,12 +41,18 @@ def read_interface(session: Any, path: str | os.PathLike[str], kind: Kind, stora
         ArtifactMismatchError: the model is of another kind or for another runtime.
     """
     manifest = Manifest.from_metadata(session.get_modelmeta().custom_metadata_map)
+    if manifest is None and kind not in _DERIVED:
+        raise InvalidModelError(
+            f"{os.fspath(path)} has no manifest, so it is not a {kind} model of generate_artifacts",
+            "Pass the file that generate_artifacts(..., fused_step=True) wrote.",
+        )
     if manifest is None:
         return _DERIVED[kind](session, os.fspath(path), storage)
     if manifest.kind != kind:
         raise ArtifactMismatchError(
             f"{os.fspath(path)} is the {manifest.kind} model, where the {kind} model is expected",
-            "Pass the files in the order training model, state, eval model; the optimizer model to Optimizer.",
+            "Pass the files in the order training model, state, eval model; the optimizer model to Optimizer, and the "
+            "step model, in the place of the training model, to TrainingStep.",
         )
     if "onnxruntime" not in manifest.runtimes:
         raise ArtifactMismatchError(

@@ -14,6 +14,8 @@ from onnxblock.errors import ArgumentError, did_you_mean
 from .optimizer import Optimizer
 from .scheduling import LRScheduler, check, is_whole
 from .state import require
+from .step import TrainingStep
+from .stepping import Stepping
 
 
 class LinearLRScheduler:
@@ -27,7 +29,7 @@ class LinearLRScheduler:
     The first learning rate is set at once, so with a warm-up it is 0 for the first step.
 
     Args:
-        optimizer: whose learning rate to set.
+        optimizer: the :class:`Optimizer` or :class:`TrainingStep` whose learning rate to set.
         warmup_step_count: steps of the rise.
         total_step_count: steps of rise and fall together.
         initial_lr: the learning rate at the top.
@@ -36,8 +38,8 @@ class LinearLRScheduler:
         ArgumentError: ``optimizer`` is none, a count is no number of steps, or the learning rate is not finite.
     """
 
-    def __init__(self, optimizer: Optimizer, warmup_step_count: int, total_step_count: int, initial_lr: float) -> None:
-        require(optimizer, Optimizer, "optimizer")
+    def __init__(self, optimizer: Stepping, warmup_step_count: int, total_step_count: int, initial_lr: float) -> None:
+        require(optimizer, Optimizer, "optimizer", TrainingStep)
         counts = {"warmup_step_count": warmup_step_count, "total_step_count": total_step_count}
         wrong = [f"{name}={count!r}" for name, count in counts.items() if not (is_whole(count) and count >= 0)]
         if wrong:
@@ -62,7 +64,7 @@ class LinearLRScheduler:
 class LambdaLR(LRScheduler):
     """``base_lr`` times what a function gives for the number of steps.  The function itself is not saved."""
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[int], float]) -> None:
+    def __init__(self, optimizer: Stepping, lr_lambda: Callable[[int], float]) -> None:
         self._lambda = lr_lambda
         super().__init__(optimizer)
 
@@ -74,7 +76,7 @@ class LambdaLR(LRScheduler):
 class ConstantLR(LRScheduler):
     """``base_lr`` times ``factor`` for ``total_iters`` steps, then ``base_lr``."""
 
-    def __init__(self, optimizer: Optimizer, factor: float = 1 / 3, total_iters: int = 5) -> None:
+    def __init__(self, optimizer: Stepping, factor: float = 1 / 3, total_iters: int = 5) -> None:
         check(self, whole={"total_iters": total_iters}, not_negative={"factor": factor})
         self._factor, self._total = factor, total_iters
         super().__init__(optimizer, factor=factor, total_iters=total_iters)
@@ -88,7 +90,7 @@ class LinearLR(LRScheduler):
     """``base_lr`` times a factor that moves from ``start_factor`` to ``end_factor`` in ``total_iters`` steps."""
 
     def __init__(
-        self, optimizer: Optimizer, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
+        self, optimizer: Stepping, start_factor: float = 1 / 3, end_factor: float = 1.0, total_iters: int = 5
     ) -> None:
         factors = {"start_factor": start_factor, "end_factor": end_factor}
         check(self, positive_whole={"total_iters": total_iters}, not_negative=factors)
@@ -107,7 +109,7 @@ class CosineAnnealingLR(LRScheduler):
     Loshchilov and Hutter 2017.
     """
 
-    def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0) -> None:
+    def __init__(self, optimizer: Stepping, T_max: int, eta_min: float = 0.0) -> None:
         check(self, positive_whole={"T_max": T_max}, not_negative={"eta_min": eta_min})
         self._half, self._least = T_max, eta_min
         super().__init__(optimizer, T_max=T_max, eta_min=eta_min)
@@ -120,7 +122,7 @@ class CosineAnnealingLR(LRScheduler):
 class StepLR(LRScheduler):
     """``base_lr``, times ``gamma`` after every ``step_size`` steps."""
 
-    def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Stepping, step_size: int, gamma: float = 0.1) -> None:
         check(self, positive_whole={"step_size": step_size}, not_negative={"gamma": gamma})
         self._size, self._gamma = step_size, gamma
         super().__init__(optimizer, step_size=step_size, gamma=gamma)
@@ -133,7 +135,7 @@ class StepLR(LRScheduler):
 class MultiStepLR(LRScheduler):
     """``base_lr``, times ``gamma`` after each of the numbers of steps in ``milestones``."""
 
-    def __init__(self, optimizer: Optimizer, milestones: Sequence[int], gamma: float = 0.1) -> None:
+    def __init__(self, optimizer: Stepping, milestones: Sequence[int], gamma: float = 0.1) -> None:
         places = {f"milestones[{k}]": m for k, m in enumerate(milestones)}
         check(self, whole=places, not_negative={"gamma": gamma})
         self._milestones, self._gamma = sorted(milestones), gamma
@@ -147,7 +149,7 @@ class MultiStepLR(LRScheduler):
 class ExponentialLR(LRScheduler):
     """``base_lr``, times ``gamma`` after every step."""
 
-    def __init__(self, optimizer: Optimizer, gamma: float) -> None:
+    def __init__(self, optimizer: Stepping, gamma: float) -> None:
         check(self, not_negative={"gamma": gamma})
         self._gamma = gamma
         super().__init__(optimizer, gamma=gamma)
@@ -160,7 +162,7 @@ class ExponentialLR(LRScheduler):
 class PolynomialLR(LRScheduler):
     """``base_lr`` · (1 − s / ``total_iters``) ^ ``power`` after s steps, and 0 from ``total_iters`` on."""
 
-    def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0) -> None:
+    def __init__(self, optimizer: Stepping, total_iters: int = 5, power: float = 1.0) -> None:
         check(self, positive_whole={"total_iters": total_iters}, not_negative={"power": power})
         self._total, self._power = total_iters, power
         super().__init__(optimizer, total_iters=total_iters, power=power)
@@ -180,7 +182,7 @@ class OneCycleLR(LRScheduler):
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Stepping,
         max_lr: float,
         total_steps: int,
         pct_start: float = 0.3,
@@ -232,7 +234,7 @@ class ReduceLROnPlateau(LRScheduler):
 
     def __init__(
         self,
-        optimizer: Optimizer,
+        optimizer: Stepping,
         mode: Literal["min", "max"] = "min",
         factor: float = 0.1,
         patience: int = 10,

@@ -14,6 +14,8 @@ from onnxblock.errors import ArgumentError
 
 from .optimizer import Optimizer
 from .state import require
+from .step import TrainingStep
+from .stepping import Stepping
 
 
 class LRScheduler(ABC):
@@ -28,15 +30,16 @@ class LRScheduler(ABC):
     the rate that the optimizer has.
 
     Args:
-        optimizer: whose learning rate to set; the rate that it has is the one to begin with, ``base_lr``.
+        optimizer: the :class:`Optimizer` or :class:`TrainingStep` whose learning rate to set; the rate that it has is
+            the one to begin with, ``base_lr``.
         settings: what a saved scheduler must agree in.
 
     Raises:
         ArgumentError: ``optimizer`` is none, or a setting is out of range; all are listed.
     """
 
-    def __init__(self, optimizer: Optimizer, **settings: Any) -> None:
-        require(optimizer, Optimizer, "optimizer")
+    def __init__(self, optimizer: Stepping, **settings: Any) -> None:
+        require(optimizer, Optimizer, "optimizer", TrainingStep)
         self.optimizer = optimizer
         self._settings: dict[str, Any] = json.loads(json.dumps(settings, default=lambda number: number.item()))
         self.base_lr = self._first_rate()

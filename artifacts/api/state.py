@@ -73,11 +73,12 @@ class CheckpointState:
         return f"CheckpointState({len(self.parameters)} parameters, {len(self.properties)} properties)"
 
 
-def require(given: object, kind: type, what: str) -> None:
-    """Raise :class:`ArgumentError` unless ``given`` is a ``kind``."""
-    if not isinstance(given, kind):
+def require(given: object, kind: type, what: str, *others: type) -> None:
+    """Raise :class:`ArgumentError` unless ``given`` is a ``kind``, or one of ``others``."""
+    if not isinstance(given, (kind, *others)):
+        wanted = " or ".join(k.__name__ for k in (kind, *others))
         raise ArgumentError(
-            f"{what} is {type(given).__name__}, where a {kind.__name__} is expected.",
+            f"{what} is {type(given).__name__}, where a {wanted} is expected.",
             "The order is Module(training model, state, eval model), Optimizer(optimizer model, module), "
-            "save_checkpoint(state, path).",
+            "TrainingStep(step model, state, eval model), save_checkpoint(state, path).",
         )

@@ -31,7 +31,8 @@ class EngineInfo:
     only: Literal["", "images", "step", "optimizer"] = ""
 
 
-OURS, TORCH, CHANNELS_LAST = "onnxblock", "torch", "torch-channels-last"
+OURS, FUSED = "onnxblock", "onnxblock-fused"
+TORCH, CHANNELS_LAST = "torch", "torch-channels-last"
 COMPILED, FOREACH = "torch-compile", "torch-foreach"
 ORIGINAL, ONNXSIM, ONNX2TORCH = "onnxruntime-training", "onnxsim", "onnx2torch"
 EAGER = (TORCH, CHANNELS_LAST)
@@ -41,6 +42,7 @@ ENGINES: dict[str, EngineInfo] = {
     info.name: info
     for info in (
         EngineInfo(OURS, "onnxblock on stock onnxruntime", "ours"),
+        EngineInfo(FUSED, "onnxblock, the whole step in one file", "fused", only="step"),
         EngineInfo(TORCH, "PyTorch eager", "pytorch"),
         EngineInfo(
             CHANNELS_LAST,

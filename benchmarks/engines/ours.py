@@ -12,6 +12,7 @@ class Engine(BaseEngine):
     """``generate_artifacts``, then ``Module`` and ``Optimizer`` on stock onnxruntime."""
 
     made_by: ClassVar[str] = "onnxblock"
+    generate_settings: ClassVar[dict[str, Any]] = {}
 
     def imports(self) -> str:
         import onnxruntime
@@ -31,6 +32,7 @@ class Engine(BaseEngine):
             loss=artifacts.LossType.CrossEntropyLoss,
             optimizer=AdamW(eps=EPSILON, weight_decay=WEIGHT_DECAY, variant="torch"),
             artifact_directory=self.own_folder,
+            **self.generate_settings,
         )
         return True
 

@@ -36,22 +36,19 @@ class Model {
   }
 }
 
-export class Trainer {
+/** What both ways of training have in common: the states, the evaluation model, the learning rate. */
+class States {
   /** Open the files that `generate_artifacts` wrote to `folder`. */
   static async open(folder) {
-    const trainer = new Trainer();
-    trainer.training = await Model.open(join(folder, "training_model.onnx"));
-    trainer.evaluation = await Model.open(join(folder, "eval_model.onnx"));
-    trainer.optimizer = await Model.open(join(folder, "optimizer_model.onnx"));
+    const trainer = new this();
     trainer.states = new Map(); // parameters, gradients and moments, by the name of the input they feed
-    trainer.reset = false;
     trainer.steps = 0;
     trainer.learningRate = 0.001;
     for (const [name, { dtype, data, dims }] of readCheckpoint(await readFile(join(folder, "checkpoint")))) {
       trainer.states.set(name, tensor(dtype, data, dims));
     }
-    trainer.start(trainer.training.manifest);
-    trainer.start(trainer.optimizer.manifest);
+    trainer.evaluation = await Model.open(join(folder, "eval_model.onnx"));
+    await trainer.openTraining(folder);
     return trainer;
   }
 
@@ -72,31 +69,13 @@ export class Trainer {
     }
   }
 
-  /** Run the training model on a batch, `{ name: Tensor }`: the gradients are added up; returns the loss. */
-  async train(batch) {
-    const results = await this.training.run(this.states, (input) => {
-      if (input.role === "user") return batch[input.name];
-      if (input.role === "reset") return tensor("bool", Uint8Array.of(this.reset), [1]);
-      return this.states.get(input.name);
-    });
-    this.reset = false;
-    return results[this.training.loss].data[0];
-  }
-
-  /** Update the parameters; the next gradients replace these. */
-  async step() {
-    const buffers = this.training.manifest.inputs.filter((input) => input.role === "gradient_buffer");
-    const gradientOf = new Map(buffers.map((input) => [input.parameter, input.name]));
-    await this.optimizer.run(this.states, (input) => {
-      if (input.role === "learning_rate") {
-        return tensor("float32", Float32Array.of(this.learningRate * (input.scale ?? 1)), [1]);
-      }
-      if (input.role === "step") return tensor("int64", BigInt64Array.of(BigInt(this.steps + 1)), [1]);
-      if (input.role === "gradient") return this.states.get(gradientOf.get(input.parameter));
-      return this.states.get(input.name);
-    });
-    this.steps += 1;
-    this.reset = true;
+  /** What feeds an input that takes a number of the step or a state. */
+  value(input) {
+    if (input.role === "learning_rate") {
+      return tensor("float32", Float32Array.of(this.learningRate * (input.scale ?? 1)), [1]);
+    }
+    if (input.role === "step") return tensor("int64", BigInt64Array.of(BigInt(this.steps + 1)), [1]);
+    return this.states.get(input.name);
   }
 
   /** The loss of the evaluation model on a batch. */
@@ -116,5 +95,62 @@ export class Trainer {
       made[name] = tensor(dtype, arrayOf(dtype, data), dims);
     }
     return made;
+  }
+}
+
+/** Training with two models: gradients are added up by one and applied by the other. */
+export class Trainer extends States {
+  async openTraining(folder) {
+    this.training = await Model.open(join(folder, "training_model.onnx"));
+    this.optimizer = await Model.open(join(folder, "optimizer_model.onnx"));
+    this.start(this.training.manifest);
+    this.start(this.optimizer.manifest);
+    this.reset = false;
+  }
+
+  /** Run the training model on a batch, `{ name: Tensor }`: the gradients are added up; returns the loss. */
+  async accumulate(batch) {
+    const results = await this.training.run(this.states, (input) => {
+      if (input.role === "user") return batch[input.name];
+      if (input.role === "reset") return tensor("bool", Uint8Array.of(this.reset), [1]);
+      return this.states.get(input.name);
+    });
+    this.reset = false;
+    return results[this.training.loss].data[0];
+  }
+
+  /** Update the parameters; the next gradients replace these. */
+  async apply() {
+    const buffers = this.training.manifest.inputs.filter((input) => input.role === "gradient_buffer");
+    const gradientOf = new Map(buffers.map((input) => [input.parameter, input.name]));
+    await this.optimizer.run(this.states, (input) =>
+      input.role === "gradient" ? this.states.get(gradientOf.get(input.parameter)) : this.value(input),
+    );
+    this.steps += 1;
+    this.reset = true;
+  }
+
+  /** One step on one batch; returns the loss before it. */
+  async step(batch) {
+    const loss = await this.accumulate(batch);
+    await this.apply();
+    return loss;
+  }
+}
+
+/** Training with the one model of `generate_artifacts(..., fused_step=True)`. */
+export class FusedTrainer extends States {
+  async openTraining(folder) {
+    this.training = await Model.open(join(folder, "step_model.onnx"));
+    this.start(this.training.manifest);
+  }
+
+  /** One step on one batch; returns the loss before it. */
+  async step(batch) {
+    const results = await this.training.run(this.states, (input) =>
+      input.role === "user" ? batch[input.name] : this.value(input),
+    );
+    this.steps += 1;
+    return results[this.training.loss].data[0];
   }
 }

@@ -58,10 +58,12 @@ OPTIMIZERS = {
     "EMA": optim.ExponentialMovingAverage(optim.SGD(momentum=0.9)),
 }
 CASES = [*((family, "AdamW") for family in NETWORKS), *(("mlp", name) for name in OPTIMIZERS if name != "AdamW")]
+FORMS = {"two models": [], "fused": ["fused"]}
 
 
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize(("family", "optimizer"), CASES)
-def test_node_reaches_the_same_losses(family, optimizer, example, tmp_path):
+def test_node_reaches_the_same_losses(family, optimizer, form, example, tmp_path):
     network, random = NETWORKS[family](), np.random.default_rng(0)
     batches = [network.batch(random, BATCH) for _ in range(STEPS)]
     files = artifacts.generate_artifacts(
@@ -69,6 +71,7 @@ def test_node_reaches_the_same_losses(family, optimizer, example, tmp_path):
         loss=artifacts.LossType.CrossEntropyLoss,
         optimizer=OPTIMIZERS[optimizer],
         artifact_directory=tmp_path,
+        fused_step=form == "fused",
     )
     names = [network.model.graph.input[0].name, "labels"]
     plain = [
@@ -76,9 +79,8 @@ def test_node_reaches_the_same_losses(family, optimizer, example, tmp_path):
         for batch in batches
     ]
     (tmp_path / "batches.json").write_text(json.dumps(plain))
-    there = json.loads(
-        run([program("node"), "train.js", str(tmp_path), str(tmp_path / "batches.json"), str(RATE)], example)
-    )
+    command = [program("node"), "train.js", str(tmp_path), str(tmp_path / "batches.json"), str(RATE), *FORMS[form]]
+    there = json.loads(run(command, example))
     np.savez(tmp_path / "data.npz", **{f"input{k}": np.stack(arrays) for k, arrays in enumerate(zip(*batches))})
     here = loop.run(
         api,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import UnsupportedOperatorError, did_you_mean
 from ..graph.arithmetic import full_like, mask
@@ -17,14 +18,27 @@ class Gate(NamedTuple):
     slope: Value
 
 
-Activation: TypeAlias = "Callable[[Value], Gate]"
+@dataclass(frozen=True)
+class Activation:
+    """A function, and its slope as a function of what is kept of a step: the input, or the value if ``of_value``."""
+
+    function: Callable[[Value], Value]
+    slope: Callable[[Value], Value]
+    of_value: bool = False
+
+    def kept(self, x: Value, y: Value) -> Value:
+        """Which of the input and the value is kept."""
+        return y if self.of_value else x
+
+    def gate(self, kept: Value) -> Gate:
+        """The value and the slope from what was kept."""
+        return Gate(kept if self.of_value else self.function(kept), self.slope(kept))
 
 
 def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
     """The activation that ONNX calls ``name``, in any case, with defaults where ``alpha`` or ``beta`` is None."""
-    function, defaults = _FUNCTIONS[name.lower()]
-    given = [default if number is None else number for number, default in zip((alpha, beta), defaults, strict=False)]
-    return lambda x: function(x, *given)
+    make, defaults = _FUNCTIONS[name.lower()]
+    return make(*(default if number is None else number for number, default in zip((alpha, beta), defaults)))
 
 
 def with_parameters(
@@ -49,72 +63,88 @@ def with_parameters(
     return found
 
 
-def clipped(function: Activation, limit: float) -> Activation:
-    """``function`` of an input limited to [-limit, limit]; the slope is zero outside."""
+def clipped(inner: Activation, limit: float) -> Activation:
+    """``inner`` of an input limited to [-limit, limit]; the slope is zero outside."""
 
-    def apply(x: Value) -> Gate:
-        value, slope = function(x.clip(-limit, limit))
-        return Gate(value, slope * mask(x.graph.op.LessOrEqual(x.abs(), limit), x))
+    def slope(x: Value) -> Value:
+        limited = x.clip(-limit, limit)
+        kept = inner.function(limited) if inner.of_value else limited
+        return inner.slope(kept) * mask(x.graph.op.LessOrEqual(x.abs(), limit), x)
 
-    return apply
-
-
-def _relu(x: Value) -> Gate:
-    return Gate(x.relu(), mask(x.graph.op.Greater(x, 0.0), x))
+    return Activation(lambda x: inner.function(x.clip(-limit, limit)), slope)
 
 
-def _tanh(x: Value) -> Gate:
-    y = x.tanh()
-    return Gate(y, 1.0 - y * y)
+def _relu() -> Activation:
+    return Activation(lambda x: x.relu(), lambda y: mask(y.graph.op.Greater(y, 0.0), y), of_value=True)
 
 
-def _sigmoid(x: Value) -> Gate:
-    y = x.sigmoid()
-    return Gate(y, y * (1.0 - y))
+def _tanh() -> Activation:
+    return Activation(lambda x: x.tanh(), lambda y: 1.0 - y * y, of_value=True)
 
 
-def _affine(x: Value, alpha: float, beta: float) -> Gate:
-    return Gate(x * alpha + beta, full_like(x, alpha))
+def _sigmoid() -> Activation:
+    return Activation(lambda x: x.sigmoid(), lambda y: y * (1.0 - y), of_value=True)
 
 
-def _leaky_relu(x: Value, alpha: float) -> Gate:
-    slope = mask(x.graph.op.Less(x, 0.0), x) * (alpha - 1.0) + 1.0
-    return Gate(x * slope, slope)
+def _affine(alpha: float, beta: float) -> Activation:
+    return Activation(lambda x: x * alpha + beta, lambda x: full_like(x, alpha))
 
 
-def _thresholded_relu(x: Value, alpha: float) -> Gate:
-    slope = mask(x.graph.op.Greater(x, alpha), x)
-    return Gate(x * slope, slope)
+def _leaky_relu(alpha: float) -> Activation:
+    def slope(x: Value) -> Value:
+        return mask(x.graph.op.Less(x, 0.0), x) * (alpha - 1.0) + 1.0
+
+    return Activation(lambda x: x * slope(x), slope)
 
 
-def _scaled_tanh(x: Value, alpha: float, beta: float) -> Gate:
-    y = (x * beta).tanh()
-    return Gate(y * alpha, (1.0 - y * y) * (alpha * beta))
+def _thresholded_relu(alpha: float) -> Activation:
+    def slope(x: Value) -> Value:
+        return mask(x.graph.op.Greater(x, alpha), x)
+
+    return Activation(lambda x: x * slope(x), slope)
 
 
-def _hard_sigmoid(x: Value, alpha: float, beta: float) -> Gate:
-    op, line = x.graph.op, x * alpha + beta
-    inside = op.And(op.Greater(line, 0.0), op.Less(line, 1.0))
-    return Gate(line.clip(0.0, 1.0), mask(inside, x) * alpha)
+def _scaled_tanh(alpha: float, beta: float) -> Activation:
+    def slope(x: Value) -> Value:
+        y = (x * beta).tanh()
+        return (1.0 - y * y) * (alpha * beta)
+
+    return Activation(lambda x: (x * beta).tanh() * alpha, slope)
 
 
-def _elu(x: Value, alpha: float) -> Gate:
-    below = x.clip(None, 0.0).exp() * alpha
-    positive = mask(x.graph.op.Greater(x, 0.0), x)
-    return Gate(x.relu() + below - alpha, positive + below * (1.0 - positive))
+def _hard_sigmoid(alpha: float, beta: float) -> Activation:
+    def slope(y: Value) -> Value:
+        op = y.graph.op
+        return mask(op.And(op.Greater(y, 0.0), op.Less(y, 1.0)), y) * alpha
+
+    return Activation(lambda x: (x * alpha + beta).clip(0.0, 1.0), slope, of_value=True)
 
 
-def _softsign(x: Value) -> Gate:
-    width = x.abs() + 1.0
-    return Gate(x / width, 1.0 / (width * width))
+def _elu(alpha: float) -> Activation:
+    def below(x: Value) -> Value:
+        return x.clip(None, 0.0).exp() * alpha
+
+    def slope(x: Value) -> Value:
+        positive = mask(x.graph.op.Greater(x, 0.0), x)
+        return positive + below(x) * (1.0 - positive)
+
+    return Activation(lambda x: x.relu() + below(x) - alpha, slope)
 
 
-def _softplus(x: Value) -> Gate:
-    return Gate(x.graph.op.Softplus(x), x.sigmoid())
+def _softsign() -> Activation:
+    def slope(y: Value) -> Value:
+        below = 1.0 - y.abs()
+        return below * below
+
+    return Activation(lambda x: x / (x.abs() + 1.0), slope, of_value=True)
 
 
-# The function, and onnxruntime's defaults of what it takes: alpha, beta.
-_FUNCTIONS: dict[str, tuple[Callable[..., Gate], tuple[float, ...]]] = {
+def _softplus() -> Activation:
+    return Activation(lambda x: x.graph.op.Softplus(x), lambda x: x.sigmoid())
+
+
+# What makes the function, and onnxruntime's defaults of what that takes: alpha, beta.
+_FUNCTIONS: dict[str, tuple[Callable[..., Activation], tuple[float, ...]]] = {
     "affine": (_affine, (0.0, 0.0)),
     "elu": (_elu, (1.0,)),
     "hardsigmoid": (_hard_sigmoid, (0.2, 0.5)),

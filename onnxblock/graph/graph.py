@@ -312,6 +312,18 @@ class Graph:
         self._producers.update((name, node) for node in self.proto.node for name in node.output if name)
         self._indexed[2] = len(self.proto.node)
 
+    def replace(self, node: NodeProto, start: int) -> None:
+        """Put the nodes from number ``start`` on, which make the outputs of ``node``, in its place."""
+        nodes = self.proto.node
+        made = list(nodes[start:])
+        place = next(k for k, other in enumerate(nodes) if set(other.output) & set(node.output))
+        del nodes[start:]
+        del nodes[place]
+        for k, new in enumerate(made, start=place):
+            nodes.insert(k, new)
+            self._producers.update((name, nodes[k]) for name in new.output if name)
+        self._indexed[2] = len(nodes)
+
     # -- keeping the index in step with the model
 
     def sync(self) -> None:

@@ -1,8 +1,10 @@
 """Gradients of LSTM, GRU and RNN.
 
-Everything that does not depend on the step behind it is computed for all steps at once: the gates, from the inputs and
-from the outputs of the forward node; what each step back multiplies by; and, afterwards, the gradients of the weights,
-as one matrix product over all steps.  The steps back are one Scan.
+A Scan takes the place of the node and puts out the gates of every step.  The steps back are a second Scan.  What
+each step back multiplies by is computed for all steps at once before, and the gradients of the weights after, as one
+matrix product over all steps.
+
+In LSTM and RNN, which read input, bias and state in sums alone, each step multiplies [W, b, R] by [x, 1, h].
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from collections.abc import Sequence
 
 from ...graph.arithmetic import zeros_like
 from ...graph.value import Value
-from ..recurrence import RecurrentLayer
+from ..recurrence import RecurrentLayer, transposed
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
 
@@ -26,61 +28,52 @@ def lstm(g: RuleContext) -> RuleResult:
     """
     layer = RecurrentLayer(g, gates=4, defaults=("Sigmoid", "Tanh", "Tanh"))
     sigmoid, tanh, squash = layer.activations
-    op, coupled = g.op, bool(g.attr("input_forget"))
-    c0 = layer.initial(6)
-    h = layer.previous(layer.hidden_states(), layer.initial(5))
-    a_i, a_o, a_f, a_n = layer.split(layer.pre_activations(h))
-    weights = g.input(7)
-    p_i = p_o = p_f = None
-    if weights is not None:
-        p_i, p_o, p_f = layer.split(op.Unsqueeze(weights, [1]), 3)
-    n = tanh(a_n)
+    op, coupled, weights = g.op, bool(g.attr("input_forget")), g.input(7)
+    p_i, p_o, p_f = (None,) * 3 if weights is None else layer.split(op.Unsqueeze(weights, [2]), 3)
+    joined = layer.joined_weights()
 
-    def next_cell(c: Value, at: Sequence[Value]) -> Value:
-        a_i, a_f, n = at
-        i = sigmoid(_peep(a_i, p_i, c)).value
-        f = 1.0 - i if coupled else sigmoid(_peep(a_f, p_f, c)).value
-        return f * c + i * n
+    def step(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        (h, c), (x,) = states, at
+        v = h.graph.op.Concat(x, h, axis=-2)
+        a_i, a_o, a_f, a_n = layer.split(h.graph.op.MatMul(joined, v))
+        a_i, a_f = _peep(a_i, p_i, c), _peep(a_f, p_f, c)
+        i, n = sigmoid.function(a_i), tanh.function(a_n)
+        f = 1.0 - i if coupled else sigmoid.function(a_f)
+        after = f * c + i * n
+        a_o = _peep(a_o, p_o, after)
+        o, s = sigmoid.function(a_o), squash.function(after)
+        kept = [sigmoid.kept(a_i, i), sigmoid.kept(a_o, o), tanh.kept(a_n, n), squash.kept(after, s)]
+        kept += [] if coupled else [sigmoid.kept(a_f, f)]
+        return [o * s, after], [v, c, *kept]
 
-    def next_cell_prepared(c: Value, at: Sequence[Value]) -> Value:
-        added, kept = at
-        return kept * c + added
+    final, (v, c, *kept) = layer.run(step, [layer.initial(5), layer.initial(6)], [layer.x])
+    layer.stand_in(v, final)
+    i, o, n, s = (function.gate(k) for function, k in zip((sigmoid, sigmoid, tanh, squash), kept, strict=False))
+    f = None if coupled else sigmoid.gate(kept[4])
 
-    if weights is None:
-        i = sigmoid(a_i)
-        f = None if coupled else sigmoid(a_f)
-        kept = 1.0 - i.value if f is None else f.value
-        c = layer.forward_steps(next_cell_prepared, c0, [i.value * n.value, kept])
-        before = layer.previous(c, c0)
-    else:
-        c = layer.forward_steps(next_cell, c0, [a_i, a_f, n.value])
-        before = layer.previous(c, c0)
-        i = sigmoid(_peep(a_i, p_i, before))
-        f = None if coupled else sigmoid(_peep(a_f, p_f, before))
-        kept = 1.0 - i.value if f is None else f.value
-    o, squashed = sigmoid(_peep(a_o, p_o, c)), squash(c)
-
-    to_i = (n.value if f is not None else n.value - before) * i.slope
-    to_f = zeros_like(to_i) if f is None else before * f.slope
-    to_o, to_n, to_c = squashed.value * o.slope, i.value * n.slope, o.value * squashed.slope
+    to_i = (n.value if f is not None else n.value - c) * i.slope
+    to_f = zeros_like(to_i) if f is None else c * f.slope
+    to_o, to_n, to_c = s.value * o.slope, i.value * n.slope, o.value * s.slope
+    carried = 1.0 - i.value if f is None else f.value
     if p_i is not None:
         to_c = to_c + to_o * p_o
-        kept = kept + to_i * p_i + to_f * p_f
-    to_gates = op.Concat(to_i, to_o, to_f, to_n, axis=-1)
+        carried = carried + to_i * p_i + to_f * p_f
+    to_gates = op.Concat(to_i, to_o, to_f, to_n, axis=-2)
+    back = transposed(g.inputs[2])
 
-    def step(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], Value]:
-        (dh, dc), (to_c, to_gates, kept) = states, at
+    def step_back(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        (dh, dc), (to_c, to_gates, carried) = states, at
         dc = dc + dh * to_c
-        da = dc.graph.op.Concat(dc, dh, dc, dc, axis=-1) * to_gates
-        return [da @ g.inputs[2], dc * kept], da
+        da = dc.graph.op.Concat(dc, dh, dc, dc, axis=-2) * to_gates
+        return [dc.graph.op.MatMul(back, da), dc * carried], [da]
 
-    da, (dh, dc) = layer.backward_steps(step, [layer.final(1), layer.final(2)], [to_c, to_gates, kept])
+    (da,), (dh, dc) = layer.run_back(step_back, [layer.final(1), layer.final(2)], [to_c, to_gates, carried])
     dp = None
     if g.wants(7):
         d_i, d_o, d_f, _ = layer.split(da)
-        dp = op.ReduceSum(op.Concat(d_i * before, d_o * c, d_f * before, axis=-1), [0, 2], keepdims=0)
-    dx, dw, dr, db = layer.gradients(da, da, lambda: layer.weight_gradient(da, h))
-    return dx, dw, dr, db, None, layer.to_initial(dh, 5), layer.to_initial(dc, 6), dp
+        after = layer.after(c, final[1])
+        dp = op.ReduceSum(op.Concat(d_i * c, d_o * after, d_f * c, axis=-2), [0, 3], keepdims=0)
+    return *layer.gradients_of_joined(da, v), None, layer.to_initial(dh, 5), layer.to_initial(dc, 6), dp
 
 
 def _peep(a: Value, p: Value | None, c: Value) -> Value:
@@ -97,66 +90,99 @@ def gru(g: RuleContext) -> RuleResult:
     """
     layer = RecurrentLayer(g, gates=3, defaults=("Sigmoid", "Tanh"))
     sigmoid, tanh = layer.activations
-    op, size, recurrence = g.op, layer.hidden, g.inputs[2]
-    h = layer.previous(layer.hidden_states(), layer.initial(5))
-    w_bias, r_bias = layer.biases()
-    x_z, x_r, x_n = layer.split(_plus(layer.product(layer.x, g.inputs[1]), w_bias))
-    r_zr, r_n = op.Split(recurrence, [2 * size, size], axis=1, outputs=2)
-    b_zr, b_n = (None, None) if r_bias is None else op.Split(r_bias, [2 * size, size], axis=2, outputs=2)
-    h_z, h_r = layer.split(_plus(layer.product(h, r_zr), b_zr), 2)
-    z, r = sigmoid(x_z + h_z), sigmoid(x_r + h_r)
-    reset_after = bool(g.attr("linear_before_reset"))
-    q = _plus(layer.product(h if reset_after else r.value * h, r_n), b_n)
-    n = tanh(x_n + (r.value * q if reset_after else q))
-    to_z, to_n = (h - n.value) * z.slope, (1.0 - z.value) * n.slope
+    op, reset_after = g.op, bool(g.attr("linear_before_reset"))
+    r_zr, r_n = layer.parts(g.inputs[2], [2, 1])
+    bias, b_n = _gru_biases(layer, reset_after)
+    x_zr, x_n = layer.parts(layer.input_weights(bias) @ layer.x, [2, 1])
 
-    def step_reset_after(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], Value]:
+    def step(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        (h,), (x_zr, x_n) = states, at
+        product = h.graph.op.MatMul
+        if reset_after:
+            h_zr, q = layer.parts(product(g.inputs[2], h), [2, 1])
+            q = q if b_n is None else q + b_n
+        else:
+            h_zr = product(r_zr, h)
+        a = x_zr + h_zr
+        zr = sigmoid.function(a)
+        z, r = layer.split(zr, 2)
+        if not reset_after:
+            q = product(r_n, r * h)
+        a_n = x_n + (r * q if reset_after else q)
+        n = tanh.function(a_n)
+        return [n + z * (h - n)], [h, q, sigmoid.kept(a, zr), tanh.kept(a_n, n)]
+
+    final, (h, q, kept_zr, kept_n) = layer.run(step, [layer.initial(5)], [x_zr, x_n])
+    layer.stand_in(h, final)
+    zr, n = sigmoid.gate(kept_zr), tanh.gate(kept_n)
+    z, r = layer.split(zr.value, 2)
+    z_slope, r_slope = layer.split(zr.slope, 2)
+    to_z, to_n = (h - n.value) * z_slope, (1.0 - z) * n.slope
+    back, back_n = transposed(g.inputs[2] if reset_after else r_zr), transposed(r_n)
+
+    def step_back_reset_after(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         (dh,), (to_state, z) = states, at
-        d_state = dh.graph.op.Concat(dh, dh, dh, axis=-1) * to_state
-        return [dh * z + d_state @ recurrence], dh
+        d_state = dh.graph.op.Concat(dh, dh, dh, axis=-2) * to_state
+        return [dh * z + dh.graph.op.MatMul(back, d_state)], [d_state, dh]
 
-    def step_reset_before(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], Value]:
+    def step_back_reset_before(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         (dh,), (to_z, to_r, to_n, r, z) = states, at
         d_n = dh * to_n
-        reached = d_n @ r_n
-        d_zr = dh.graph.op.Concat(dh * to_z, reached * to_r, axis=-1)
-        return [dh * z + reached * r + d_zr @ r_zr], dh.graph.op.Concat(d_zr, d_n, axis=-1)
+        reached = dh.graph.op.MatMul(back_n, d_n)
+        d_zr = dh.graph.op.Concat(dh * to_z, reached * to_r, axis=-2)
+        return [dh * z + reached * r + dh.graph.op.MatMul(back, d_zr)], [d_zr, d_n]
 
     if reset_after:
-        to_r = to_n * q * r.slope
-        to_state = op.Concat(to_z, to_r, to_n * r.value, axis=-1)
-        reached, (dh,) = layer.backward_steps(step_reset_after, [layer.final(1)], [to_state, z.value])
-        d_state = op.Concat(reached, reached, reached, axis=-1) * to_state
-        d_input = op.Concat(reached * to_z, reached * to_r, reached * to_n, axis=-1)
+        to_state = op.Concat(to_z, to_n * q * r_slope, to_n * r, axis=-2)
+        (d_state, reached), (dh,) = layer.run_back(step_back_reset_after, [layer.final(1)], [to_state, z])
+        d_zr, _ = layer.parts(d_state, [2, 1])
+        d_input = op.Concat(d_zr, reached * to_n, axis=-2)
         results = layer.gradients(d_input, d_state, lambda: layer.weight_gradient(d_state, h))
     else:
-        prepared = [to_z, h * r.slope, to_n, r.value, z.value]
-        da, (dh,) = layer.backward_steps(step_reset_before, [layer.final(1)], prepared)
+        prepared = [to_z, h * r_slope, to_n, r, z]
+        (d_zr, d_n), (dh,) = layer.run_back(step_back_reset_before, [layer.final(1)], prepared)
+        da = op.Concat(d_zr, d_n, axis=-2)
 
         def to_recurrence() -> Value:
-            d_zr, d_n = op.Split(da, [2 * size, size], axis=-1, outputs=2)
-            both = layer.weight_gradient(d_zr, h), layer.weight_gradient(d_n, r.value * h)
-            joined: Value = op.Concat(*both, axis=1)
+            joined: Value = op.Concat(layer.weight_gradient(d_zr, h), layer.weight_gradient(d_n, r * h), axis=1)
             return joined
 
         results = layer.gradients(da, da, to_recurrence)
     return *results, None, layer.to_initial(dh, 5)
 
 
-def _plus(v: Value, bias: Value | None) -> Value:
-    return v if bias is None else v + bias
+def _gru_biases(layer: RecurrentLayer, reset_after: bool) -> tuple[Value | None, Value | None]:
+    """What is added to the product with the input, and to q where the reset gate multiplies it."""
+    of_input, of_state = layer.biases()
+    if of_input is None or of_state is None:
+        return None, None
+    if not reset_after:
+        return of_input + of_state, None
+    of_gates, of_q = layer.parts(of_state, [2, 1])
+    return of_input + layer.op.Concat(of_gates, zeros_like(of_q), axis=1), of_q
 
 
 @gradient("RNN")
 def rnn(g: RuleContext) -> RuleResult:
     """With h' = tanh(a), a = x W' + h R' + b: a step back from dh gives da = dh tanh'(a), and goes on with da R."""
     layer = RecurrentLayer(g, gates=1, defaults=("Tanh",))
-    h = layer.previous(layer.hidden_states(), layer.initial(5))
-    slope = layer.activations[0](layer.pre_activations(h)).slope
+    (function,) = layer.activations
+    joined = layer.joined_weights()
 
-    def step(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], Value]:
+    def step(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
+        (h,), (x,) = states, at
+        v = h.graph.op.Concat(x, h, axis=-2)
+        a = h.graph.op.MatMul(joined, v)
+        h = function.function(a)
+        return [h], [v, function.kept(a, h)]
+
+    final, (v, kept) = layer.run(step, [layer.initial(5)], [layer.x])
+    layer.stand_in(v, final)
+    back = transposed(g.inputs[2])
+
+    def step_back(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         da = states[0] * at[0]
-        return [da @ g.inputs[2]], da
+        return [da.graph.op.MatMul(back, da)], [da]
 
-    da, (dh,) = layer.backward_steps(step, [layer.final(1)], [slope])
-    return *layer.gradients(da, da, lambda: layer.weight_gradient(da, h)), None, layer.to_initial(dh, 5)
+    (da,), (dh,) = layer.run_back(step_back, [layer.final(1)], [function.slope(kept)])
+    return *layer.gradients_of_joined(da, v), None, layer.to_initial(dh, 5)

@@ -11,7 +11,6 @@ EXCEPTIONS = {
         for step in ("float32", "symbolic", "unranked", "newest")
     },
     # -- what float16 cannot hold, or onnxruntime cannot do in it
-    "*_batchwise:float16": "onnxruntime has no batchwise layout",
     "*softmax_large_number:float16": "numbers of 10,000 have no digits behind the point",
     "maxpool_3d_default:float16": "rounding makes ties",
     "mvn:float16": "onnxruntime expands it with float32 constants",

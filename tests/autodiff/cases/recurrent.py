@@ -10,11 +10,6 @@ from . import DEFINITIONS, Case, case, normal
 
 EVALUATORS = dict.fromkeys(("LSTM", "GRU", "RNN"), DEFINITIONS)
 
-EXCEPTIONS = {
-    f"*batchwise*:{step}": "onnxruntime has no kernel for layout 1"
-    for step in ("float32", "symbolic", "unranked", "newest")
-}
-
 TIME, BATCH, FEATURES, HIDDEN = 4, 3, 2, 3
 GATES = {"LSTM": 4, "GRU": 3, "RNN": 1}
 LENGTHS = np.array([4, 2, 3], np.int32)

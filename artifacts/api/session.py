@@ -99,12 +99,18 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     """Open a model file.
 
     Raises:
+        ArgumentError: the session options are something else.
         InvalidModelError: there is no such file, or onnxruntime cannot load it.
         RuntimeUnavailableError: the installed onnxruntime lacks an execution provider, or cannot start it.
     """
     file = as_path(path, InvalidModelError)
     if not file.is_file():
         raise InvalidModelError(f"there is no model file {file}", "Pass the path that generate_artifacts wrote.")
+    if not isinstance(session_options, runtime().SessionOptions):
+        raise ArgumentError(
+            f"the session options are {type(session_options).__name__}, where SessionOptions are expected.",
+            "Pass onnxruntime.SessionOptions(), or nothing.",
+        )
     _settle(session_options)
     wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
     _require_available(wanted)

@@ -12,7 +12,12 @@ from onnx import TensorProto, helper
 
 from .arithmetic import reshape_like, shape_of, size_of, with_shape_of
 from .value import Operand, Value
+from .waiting import Arrival
 
+_LARGE = 2**18
+"""The number of elements from which on memory decides."""
+_ROWS_PER_INDEX = 32
+"""The rows of a table, for each that is picked, from which on copying it takes longer than picking by element."""
 _REFUSED = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -64,13 +69,51 @@ def scatter_along(x: Value, indices: Value, d: Value, axis: int, reduction: str 
     if known is not None and known.size == 1 and known.ndim <= 1:
         return _pad_around(x, int(known.reshape(())), d.unsqueeze(axis) if known.ndim == 0 else d, axis)
     if axis == 0:
-        return scatter_nd(zeros(shape_of(x), d), indices.unsqueeze(-1), d, reduction)
+        if reduction == "add" and _is_sparse(x, indices):
+            return _add_rows(x, indices, d)
+        return scatter_nd(_late_zeros(x, d), indices.unsqueeze(-1), d, reduction)
     before, size, after = around(x, axis)
     count = op.Reshape(size_of(indices), [1])
     picked = op.Reshape(d, op.Concat(before, count, after, axis=0), allowzero=1)
     target = zeros(op.Concat(size, before, after, axis=0), d)
     total = scatter_nd(target, op.Reshape(indices, [-1, 1]), op.Transpose(picked, perm=[1, 0, 2]), reduction)
     return reshape_like(op.Transpose(total, perm=[1, 0, 2]), x)
+
+
+def _late_zeros(x: Value, d: Value) -> Value:
+    """Zeros of the shape of ``x`` in the element type of ``d``, made once ``d`` is there.
+
+    A runtime would otherwise make large zeros when it loads the model, and keep them for as long as it has the model.
+    """
+    shape = x.shape
+    if shape is None or not x.is_static or np.prod([int(n or 0) for n in shape]) < _LARGE:
+        return zeros(shape_of(x), d)
+    return Arrival([d]).zeros(x, d.dtype or TensorProto.FLOAT)
+
+
+def _is_sparse(x: Value, indices: Value) -> bool:
+    """Whether few of the rows of a large table are picked."""
+    if x.shape is None or x.dtype in _REFUSED or not (x.is_static and indices.is_static and indices.shape is not None):
+        return False
+    sizes = [n for n in x.shape if isinstance(n, int)]
+    picked = np.prod([n for n in indices.shape if isinstance(n, int)])
+    return bool(np.prod(sizes) >= _LARGE and 0 < picked * _ROWS_PER_INDEX <= sizes[0])
+
+
+def _add_rows(x: Value, indices: Value, d: Value) -> Value:
+    """``d`` added into zeros of the shape of ``x``, row by row, element by element.
+
+    ScatterElements writes into the zeros themselves; ScatterND copies them first, which for a large table takes longer
+    than adding a few rows element by element, and twice the memory.
+    """
+    op = x.graph.op
+    width = op.ReduceProd(op.Slice(shape_of(x), [1], [2**62]), keepdims=1)
+    table = _late_zeros(x, d)
+    if x.rank != 2:
+        table = op.Reshape(table, op.Concat([-1], width, axis=0))
+    rows = op.Reshape(d, op.Concat([-1], width, axis=0))
+    places = op.Expand(op.Reshape(indices, [-1, 1]), op.Concat([1], width, axis=0))
+    return reshape_like(op.ScatterElements(table, places, rows, axis=0, reduction="add"), x)
 
 
 def scatter_flat(x: Value, positions: Value, d: Value, reduction: str = "none") -> Value:

@@ -8,6 +8,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from ..types import TensorType
+from ..waiting import is_waiting
 from .renaming import rename_reads
 from .types import Types, unknown
 
@@ -18,7 +19,8 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     1. Identity.  2. Sum, Max, Min, Mean and Concat of one input.  3. Transpose that keeps every axis.  4. Cast to the
     type that is there.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.
 
-    A node whose output is an output of the graph stays: its name is part of the interface.
+    A node whose output is an output of the graph stays: its name is part of the interface.  So does a view that makes
+    what reads it wait (:mod:`~onnxblock.graph.waiting`).
     """
     graph = model.graph
     outputs = {o.name for o in graph.output}
@@ -63,7 +65,7 @@ def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProt
         to = next(a.i for a in node.attribute if a.name == "to")
         return first if before is not None and before.dtype == to else None
     if node.op_type in _SAME_IF_SHAPE_STAYS:
-        return first if _same_size(before, after) else None
+        return first if _same_size(before, after) and not is_waiting(node) else None
     if node.op_type not in _NEUTRAL:
         return None
     for data, other in _operands(node):

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from typing import Any, get_args
 
 from onnx import ModelProto
 
 from onnxblock import names
+from onnxblock.autodiff.recomputation import Recompute, check_recompute_argument
 from onnxblock.block import Block
 from onnxblock.errors import ArgumentError
 from onnxblock.files import AnyPath, as_path
@@ -59,6 +61,8 @@ def generate_artifacts(
     running_var: str = "unbiased",
     runtime: Runtime = "onnxruntime",
     fused_step: bool = False,
+    recompute: Recompute = None,
+    dimension_sizes: Mapping[str, int] | None = None,
 ) -> Artifacts:
     """Write ``training_model.onnx``, ``eval_model.onnx``, ``optimizer_model.onnx`` and ``checkpoint``.
 
@@ -84,6 +88,10 @@ def generate_artifacts(
         runtime: the runtime that the optimizer model is for. The other files serve both.
         fused_step: also write ``step_model.onnx``, which does forward, backward and update in one run, for
             :class:`artifacts.api.TrainingStep`: the fastest, and the least memory. It needs an optimizer.
+        recompute: what of the forward pass is computed again for the gradient, instead of being kept: True for the
+            parts that save most, a number of bytes that forward results may take, or paths of nodes (a block of layers
+            each, as exporters name them, with ``*`` for what varies: ``"/encoder/layer.*"``). Random nodes never are.
+        dimension_sizes: how large symbolic dimensions of the inputs are, by their names, to reckon those bytes with.
 
     Returns:
         The paths, and what is trained, frozen and left alone, and why; ``print`` it.
@@ -91,7 +99,7 @@ def generate_artifacts(
     Raises:
         ArgumentError: an argument is of the wrong kind, or none of the values it may have.
         InvalidModelError: the model cannot be read, is not valid, or does not fit the ORT format.
-        UnknownNameError: a name in ``loss_input_names`` or ``additional_output_names`` does not exist.
+        UnknownNameError: a name in ``loss_input_names``, ``additional_output_names`` or ``recompute`` does not exist.
         ParameterError: parameters that cannot be trained or frozen as asked.
         UnsupportedOperatorError: operators without a gradient between the loss and what is trained; all are listed.
         BlockBuildError: the loss or the optimizer does not fit.
@@ -100,6 +108,7 @@ def generate_artifacts(
     mode = check_batch_norm_argument(batch_norm)
     variance = _running_variance(running_var)
     _check_spellings(prefix, runtime)
+    check_recompute_argument(recompute, dimension_sizes)
     if fused_step:
         _require_optimizer(optimizer, runtime)
     listed = {
@@ -121,6 +130,8 @@ def generate_artifacts(
             loss_inputs,
             mode,
             variance,
+            recompute,
+            dimension_sizes,
         )
     if runtime == "onnxruntime-training":
         require_old_runtime(models)
@@ -131,7 +142,7 @@ def generate_artifacts(
             with use_custom_op_library(library or ""):
                 graphs[names.STEP_MODEL_FILE] = fuse_step(models, graphs[names.OPTIMIZER_MODEL_FILE])
     generation = generation_fingerprint(list(graphs.values()))
-    settings = {"batch_norm": forward.batch_norm, "running_var": variance.value}
+    settings = _settings(models, forward, variance)
     common: tuple[Any, ...] = (forward.fingerprint, generation, settings)
     manifests = {
         names.TRAINING_MODEL_FILE: describe_training(models, *common),
@@ -160,6 +171,7 @@ def generate_artifacts(
         batch_norm=forward.batch_norm,
         optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
+        recomputation=models.recomputation,
         notes=_notes(forward, models.choice.inputs, bool(models.choice.trainable)),
         **_parameter_tables(models),
     )
@@ -220,6 +232,14 @@ def _running_variance(spelling: str) -> RunningVariance:
             f"running_var={spelling!r} is not one of {', '.join(repr(v.value) for v in RunningVariance)}.",
             "'unbiased' is PyTorch's, and the default.",
         ) from None
+
+
+def _settings(models: TrainingModels, forward: ForwardModel, variance: RunningVariance) -> dict[str, Any]:
+    """What was chosen, for the manifests."""
+    made: dict[str, Any] = {"batch_norm": forward.batch_norm, "running_var": variance.value}
+    if models.recomputation is not None:
+        made["recompute"] = asdict(models.recomputation)
+    return made
 
 
 def _notes(forward: ForwardModel, inputs: Sequence[str], has_trainable: bool) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from onnxblock.autodiff.recomputation import Recomputation
 from onnxblock.parameters import ParameterInfo, parameter_rows, parameter_total
 
 
@@ -28,6 +29,7 @@ class Artifacts:
     optimizer: str | None
     runtimes: tuple[str, ...]
     notes: tuple[str, ...]
+    recomputation: Recomputation | None = None
 
     def __str__(self) -> str:
         lines = [f"trained: {parameter_total(self.trainable)}", *parameter_rows(self.trainable)]
@@ -46,6 +48,9 @@ class Artifacts:
         lines.append(f"batch norm: {self.batch_norm}")
         if self.optimizer is not None:
             lines.append(f"optimizer: {self.optimizer}")
+        if self.recomputation is not None:
+            lines.append(f"computed again for the gradient: {self.recomputation}")
+            lines += [f"  {name}" for name in self.recomputation.segments]
         lines.append(f"runtimes: {', '.join(self.runtimes)}")
         lines += [f"note: {note}" for note in self.notes]
         files = [self.training_model, self.eval_model, self.optimizer_model, self.step_model, self.checkpoint]

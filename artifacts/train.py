@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
 from onnx import ModelProto
 
 from onnxblock import loss as losses
+from onnxblock.autodiff.recomputation import Recompute
 from onnxblock.block import Block, require_block
 from onnxblock.errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
 from onnxblock.export import pack_forward_model
@@ -70,6 +71,8 @@ def build_training(
     loss_input_names: Sequence[str] | None,
     batch_norm: BatchNormMode,
     running_variance: RunningVariance,
+    recompute: Recompute = None,
+    dimension_sizes: Mapping[str, int] | None = None,
 ) -> tuple[TrainingModels, ForwardModel]:
     """Read the model, put the loss on top, choose the parameters and differentiate."""
     bare, weights = load(model)
@@ -92,7 +95,9 @@ def build_training(
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):
         results = [_call_loss(loss, outputs, loss_input_names), *additional_output_names]
-    models = build_training_models(graph, results, requires_grad, frozen_params, running_variance)
+    models = build_training_models(
+        graph, results, requires_grad, frozen_params, running_variance, recompute, dimension_sizes
+    )
     return models, forward
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,8 @@ from onnx import ModelProto, NodeProto, TensorProto, helper
 from . import names
 from .accumulation import accumulate, accumulator_function
 from .autodiff.backward import backward
+from .autodiff.recomputation import Recomputation, Recompute, check_recompute_argument, recompute_forward
+from .autodiff.trace import Trace
 from .block import Block, set_outputs
 from .errors import BlockBuildError, NoGraphError, ParameterError
 from .graph import decomposition
@@ -46,6 +48,7 @@ class TrainingModels:
     choice: ParameterChoice
     outputs: tuple[str, ...]
     weights: Weights
+    recomputation: Recomputation | None = None
 
     def parameter(self, name: str) -> TensorProto:
         """The initial value of a trainable or frozen parameter."""
@@ -104,12 +107,18 @@ def build_training_models(
     requires_grad: Sequence[str] | None = None,
     frozen: Sequence[str] = (),
     running_variance: RunningVariance = RunningVariance.UNBIASED,
+    recompute: Recompute = None,
+    dimension_sizes: Mapping[str, int] | None = None,
 ) -> TrainingModels:
     """Differentiate the first of ``outputs`` and build the two models around it.
+
+    ``recompute`` and ``dimension_sizes`` say what of the forward pass is computed again for the gradient; see
+    :func:`~onnxblock.autodiff.recomputation.recompute_forward`.
 
     Raises :class:`BlockBuildError` when the loss is not one float number, :class:`ParameterError` for parameters that
     cannot be used as asked, and :class:`UnsupportedOperatorError` for operators without a gradient.
     """
+    check_recompute_argument(recompute, dimension_sizes)
     loss = scalar_loss(graph, graph.value(outputs[0]))
     moving = _moving_statistics(graph.model)
     choice = choose_parameters(graph, loss, requires_grad, frozen, moving)
@@ -124,11 +133,13 @@ def build_training_models(
     inline_own_functions(evaluation)
     expand_cross_entropy(evaluation, graph.tensor_type)
     prune(evaluation)
-    training = _differentiate(forward, loss, results, choice, running_variance)
+    training, recomputation = _differentiate(
+        forward, loss, results, choice, running_variance, recompute, dimension_sizes
+    )
     for model in (training, evaluation):
         settle_ir_version(model)
         check(model)
-    return TrainingModels(training, evaluation, choice, results, graph.weights)
+    return TrainingModels(training, evaluation, choice, results, graph.weights, recomputation)
 
 
 def scalar_loss(graph: Graph, loss: Value) -> Value:
@@ -216,14 +227,18 @@ def _differentiate(
     results: Sequence[str],
     choice: ParameterChoice,
     running_variance: RunningVariance,
-) -> ModelProto:
+    recompute: Recompute,
+    dimension_sizes: Mapping[str, int] | None,
+) -> tuple[ModelProto, Recomputation | None]:
     model = ModelProto()
     model.CopyFrom(forward)
     statistics = to_training_form(model, choice.statistics, running_variance)
     wrt = [*choice.trainable, *choice.inputs]
     graph = Graph(model)
     seed = full_like(graph.value(loss), 1.0)
-    gradients = backward(graph, {str(loss): seed}, wrt)
+    trace = Trace()
+    gradients = backward(graph, {str(loss): seed}, wrt, trace)
+    recomputation = recompute_forward(graph, trace, recompute, dimension_sizes)
     outputs = list(results)
     for name in choice.inputs:
         gradient = gradients.get(name) or zeros_like(graph.value(name))
@@ -234,7 +249,7 @@ def _differentiate(
     spell_out_pads(graph)
     widen_scalars(graph)
     run_passes(graph.model, graph.tensor_type)
-    return graph.model
+    return graph.model, recomputation
 
 
 def _named(graph: Graph, value: Value, name: str) -> str:

@@ -19,28 +19,32 @@ from . import registry
 from .functions import expand, passing_nodes
 from .registry import Cotangents, Rule, RuleResult
 from .rule import RuleContext
+from .trace import Trace, key_of
 from .unsupported import NoRuleError, live_values, unsupported, without_gradient
 
 
-def backward(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) -> dict[str, Value]:
+def backward(
+    graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str], trace: Trace | None = None
+) -> dict[str, Value]:
     """Append the nodes that compute a vector-Jacobian product and return the gradient of each of ``wrt``.
 
     ``cotangents`` maps output values to their cotangents.  A value of ``wrt`` on which no output depends is left out of
-    the result.  Every gradient has the element type and shape of its value.
+    the result.  Every gradient has the element type and shape of its value.  ``trace`` is told what happens.
 
     Raises :class:`UnsupportedOperatorError` that lists every node without a rule between the outputs and ``wrt``, those
     in bodies included.
     """
     try:
-        return _sweep(graph, cotangents, wrt)
+        return _sweep(graph, cotangents, wrt, Trace() if trace is None else trace)
     except NoRuleError as error:
         if isinstance(graph, Subgraph):
             raise
         raise unsupported(graph, wrt, cotangents) from error
 
 
-def _sweep(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) -> dict[str, Value]:
+def _sweep(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str], trace: Trace) -> dict[str, Value]:
     expand(graph, wrt, cotangents)
+    trace.begin(graph.proto.node)
     nodes = passing_nodes(graph.proto.node, cotangents)
     live = live_values(graph, nodes, wrt)
     missing = without_gradient(graph, nodes, live)
@@ -50,19 +54,22 @@ def _sweep(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str]) ->
     for name, cotangent in cotangents.items():
         if name in live:
             _accumulate(graph, grads, name, cotangent)
+            trace.arrived(name, grads[name], None)
     for node in reversed(nodes):
         entry = registry.find(node.op_type, node.domain)
         outputs = [grads.get(name) if name else None for name in node.output]
         if not isinstance(entry, Rule) or all(d is None for d in outputs) or live.isdisjoint(reads(node)):
             continue
         with graph.scope(f"{node.name or node.output[0]}.grad"):
-            _apply(graph, node, entry, outputs, live, grads)
+            for name in _apply(graph, node, entry, outputs, live, grads):
+                trace.arrived(name, grads[name], key_of(node))
     return {name: grads[name] for name in wrt if name in grads}
 
 
 def _apply(
     graph: Graph, node: NodeProto, rule: Rule, outputs: Sequence[Value | None], live: set[str], grads: dict[str, Value]
-) -> None:
+) -> list[str]:
+    """Add to ``grads`` what the rule says; returns the names of the values concerned."""
     wanted = [name in live for name in node.input]
     captured = sorted(set().union(*map(captured_by, subgraphs(node))) & live)
     context = RuleContext(graph, node, outputs, wanted, captured)
@@ -75,11 +82,11 @@ def _apply(
             f"{error.args[0]}\n  In the gradient of {node.op_type} {node.name or node.output[0]!r}, {rule.where}.",
         )
         raise
-    for name, wants, d in zip(node.input, wanted, results.inputs):
-        if d is not None and wants:
-            _accumulate(graph, grads, name, d)
-    for name, d in results.captured.items():
+    given = [(name, d) for name, wants, d in zip(node.input, wanted, results.inputs) if d is not None and wants]
+    given += results.captured.items()
+    for name, d in given:
         _accumulate(graph, grads, name, d)
+    return list(dict.fromkeys(name for name, _ in given))
 
 
 def _as_cotangents(result: RuleResult) -> Cotangents:

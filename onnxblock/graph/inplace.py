@@ -6,6 +6,7 @@ over an input is safe only if everything else that reads the old value must have
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -192,9 +193,10 @@ class InPlace:
         """Those of ``nodes`` that ``writer`` does not depend on."""
         missing = {id(node): node for node in nodes}
         first = min((self._positions[k] for k in missing), default=0)
-        seen, pending = {id(writer)}, [writer]
+        # the nearest first: the readers of a state are, and what all tensors share is a long way back
+        seen, pending = {id(writer)}, deque([writer])
         while missing and pending:
-            for name in reads(pending.pop()):
+            for name in reads(pending.popleft()):
                 producer = self._producers.get(name)
                 if producer is None or self._positions[id(producer)] < first:
                     continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import count, takewhile
 from typing import Any
@@ -99,8 +99,8 @@ def describe_optimizer(
         model=fingerprint,
         generation=generation,
         runtimes=("onnxruntime",),
-        inputs=update.with_scales(_inputs(model, update.owner, "parameter")),
-        outputs=_outputs(model, update.made),
+        inputs=update.complete(_inputs(model, update.owner, "parameter")),
+        outputs=tuple(replace(port, offset=update.offsets.get(port.name)) for port in _outputs(model, update.made)),
         state=tuple(update.pairs),
         settings=_with_optimizer(settings, update.about),
         memory=update.about.get("memory"),
@@ -124,7 +124,7 @@ def describe_step(
         model=fingerprint,
         generation=generation,
         runtimes=("onnxruntime",),
-        inputs=update.with_scales(_inputs(model, inputs)),
+        inputs=update.complete(_inputs(model, inputs)),
         outputs=_outputs(model, {**update.made, models.outputs[0]: ("loss", None)}),
         state=(*update.pairs, *pairs),
         settings=_with_optimizer(settings, update.about),
@@ -140,12 +140,13 @@ class _Update:
     made: dict[str, tuple[OutputRole, str | None]]
     pairs: list[StatePair]
     about: dict[str, Any]
+    offsets: dict[str, int]
     in_place: InPlace
 
-    def with_scales(self, inputs: Iterable[Input]) -> tuple[Input, ...]:
-        """The inputs, with what the learning rates of groups are multiples of the common one by."""
+    def complete(self, inputs: Iterable[Input]) -> tuple[Input, ...]:
+        """The inputs, with where slices begin, and what learning rates of groups are multiples of the common one by."""
         scales: dict[str, float] = self.about.get("learning_rate_scales", {})
-        return tuple(replace(port, scale=scales.get(port.name)) for port in inputs)
+        return tuple(replace(port, scale=scales.get(port.name), offset=self.offsets.get(port.name)) for port in inputs)
 
 
 def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
@@ -156,29 +157,33 @@ def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
     }
     made: dict[str, tuple[OutputRole, str | None]] = {}
     pairs = []
-    starts = _take_initial_states(model)
+    starts = _take_metadata(model, names.INITIAL_STATES_KEY)
     about = _take_metadata(model, names.OPTIMIZER_KEY)
     owner.update((name, ("learning_rate", None)) for name in about.get("learning_rate_scales", {}))
+    offsets: dict[str, int] = {}
     in_place = InPlace(model)
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
-    for name in trainable:
-        owner[name] = ("parameter", None)
-        owner[name + names.GRADIENT_SUFFIX] = ("gradient", name)
-        moments = takewhile(given.__contains__, (names.moment(name, k) for k in count()))
-        for state in (name, *moments):
+    for name, tensor, offset in _tensors(trainable, about.get("slices", {})):
+        gradient = tensor + names.GRADIENT_SUFFIX
+        owner[tensor] = ("parameter", None if offset is None else name)
+        owner[gradient] = ("gradient", name)
+        moments = list(takewhile(given.__contains__, (names.moment(tensor, k) for k in count())))
+        for state in (tensor, *moments):
             out = names.updated(state)
             if out not in outputs:
                 continue
-            if state == name:
+            if state == tensor:
                 made[out] = ("parameter", name)
                 initial = Initial("parameter", parameter=name)
             else:
                 owner[state] = ("moment", name)
                 made[out] = ("moment", name)
-                initial = starts.get(state, Initial("zeros"))
+                initial = _initial(starts.get(state, 0), name)
             pairs.append(StatePair(state, out, in_place.is_safe(state, out), initial))
-    return _Update(owner, made, pairs, about, in_place)
+        if offset is not None:
+            offsets.update(dict.fromkeys((tensor, gradient, *moments, *map(names.updated, (tensor, *moments))), offset))
+    return _Update(owner, made, pairs, about, offsets, in_place)
 
 
 def _statistics(
@@ -198,14 +203,22 @@ def _with_optimizer(settings: Mapping[str, Any], about: Mapping[str, Any]) -> di
     return {**settings, **({"optimizer": about["description"]} if about else {})}
 
 
-def _take_initial_states(model: ModelProto) -> dict[str, Initial]:
-    """Which states do not start at zero, as optimizer blocks write it into the metadata; it is in the manifest then."""
-    found: dict[str, Initial] = {}
-    for state, content in _take_metadata(model, names.INITIAL_STATES_KEY).items():
-        parameter = state.rpartition(f".{names.MOMENTUM_PREFIX}")[0]
-        is_parameter = content == "parameter"
-        found[state] = Initial("parameter", parameter) if is_parameter else Initial("constant", value=content)
-    return found
+def _tensors(
+    trainable: Iterable[str], slices: Mapping[str, Sequence[tuple[int, int]]]
+) -> Iterator[tuple[str, str, int | None]]:
+    """Each parameter, and each slice of those that are taken in slices: parameter, name of the tensor, offset."""
+    for name in trainable:
+        if name not in slices:
+            yield name, name, None
+        for start, stop in slices.get(name, ()):
+            yield name, names.slice_of(name, start, stop), start
+
+
+def _initial(content: float | str, parameter: str) -> Initial:
+    """How a state starts, from how optimizer blocks write it into the metadata where it is not zero."""
+    if content == "parameter":
+        return Initial("parameter", parameter)
+    return Initial("constant", value=float(content)) if content else Initial("zeros")
 
 
 def _take_metadata(model: ModelProto, key: str) -> dict[str, Any]:

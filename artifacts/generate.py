@@ -30,7 +30,7 @@ from .describe import (
     require_old_runtime,
 )
 from .manifest import Manifest, Runtime
-from .optimizer import OptimType, build_optimizer
+from .optimizer import Form, OptimType, build_optimizer
 from .summary import Artifacts
 from .train import ForwardModel, LossType, build_training
 from .write import (
@@ -137,10 +137,11 @@ def generate_artifacts(
         require_old_runtime(models)
     graphs = {names.TRAINING_MODEL_FILE: models.training, names.EVAL_MODEL_FILE: models.evaluation}
     if optimizer is not None and models.choice.trainable:
-        graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, runtime == "onnxruntime-training")
+        form: Form = "sequences" if runtime == "onnxruntime-training" else "slices"
+        graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, form)
         if fused_step:
             with use_custom_op_library(library or ""):
-                graphs[names.STEP_MODEL_FILE] = fuse_step(models, graphs[names.OPTIMIZER_MODEL_FILE])
+                graphs[names.STEP_MODEL_FILE] = fuse_step(models, build_optimizer(optimizer, models, "tensors"))
     generation = generation_fingerprint(list(graphs.values()))
     settings = _settings(models, forward, variance)
     common: tuple[Any, ...] = (forward.fingerprint, generation, settings)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ _OUTPUT_ROLES: dict[str, set[str]] = {
     "step": {"loss", "user", "statistic", "updated", "parameter", "moment"},
 }
 _BELONGS_TO_PARAMETER = {"gradient_buffer", "gradient", "moment", "gradient_flag", "accumulated_gradient"}
+_SLICED = {"parameter", "gradient", "moment"}
 _AGAIN = "Generate the artifacts again with this release."
 
 
@@ -84,7 +86,8 @@ class Input:
     """An input of the model: name, role, element type (as NumPy and ``ml_dtypes`` spell it) and shape if known.
 
     ``parameter`` names the parameter that a gradient, a buffer or a moment belongs to.  ``scale`` is what the learning
-    rate of a group of parameters is a multiple of the common one by, unless the user changes it.
+    rate of a group of parameters is a multiple of the common one by, unless the user changes it.  With ``offset`` the
+    input is a slice of the ``parameter``, or of its gradient or moment: of the flattened array, from this element on.
     """
 
     name: str
@@ -93,6 +96,18 @@ class Input:
     shape: tuple[Dimension, ...] | None = None
     parameter: str | None = None
     scale: float | None = None
+    offset: int | None = None
+
+    @property
+    def size(self) -> int | None:
+        """How many elements it has, if that is fixed."""
+        known = [d for d in self.shape or () if isinstance(d, int)]
+        return None if self.shape is None or len(known) < len(self.shape) else math.prod(known)
+
+    @property
+    def owner(self) -> str:
+        """The parameter that the input belongs to, or is."""
+        return self.parameter or self.name
 
 
 @dataclass(frozen=True)
@@ -104,11 +119,15 @@ class Output:
     dtype: str
     shape: tuple[Dimension, ...] | None = None
     parameter: str | None = None
+    offset: int | None = None
 
 
 @dataclass(frozen=True)
 class Initial:
-    """The value that a state starts with; ``parameter`` and ``value`` belong to the kinds of those meanings."""
+    """The value that a state starts with; ``parameter`` and ``value`` belong to the kinds of those meanings.
+
+    A state that is a slice starts with the same slice of the parameter.
+    """
 
     kind: InitialKind
     parameter: str | None = None
@@ -265,8 +284,12 @@ _SHAPE = _Field(
 )
 
 
+_OFFSET = _Field(lambda value: _is(int)(value) and value >= 0, "a number from 0 on", required=False)
+
+
 def _port(role: Any) -> dict[str, _Field]:
-    return {"name": _TEXT, "role": _one_of(role), "dtype": _TEXT, "shape": _SHAPE, "parameter": _OPTIONAL_TEXT}
+    belongs = {"parameter": _OPTIONAL_TEXT, "offset": _OFFSET}
+    return {"name": _TEXT, "role": _one_of(role), "dtype": _TEXT, "shape": _SHAPE, **belongs}
 
 
 _NUMBER = _Field(_is(int, float), "a number", required=False)
@@ -347,6 +370,8 @@ def _problems(manifest: Manifest) -> Iterator[str]:
                 yield f"{what} {port.name!r}: the role {port.role!r} does not belong in the {manifest.kind} model"
             if port.role in _BELONGS_TO_PARAMETER and port.parameter is None:
                 yield f"{what} {port.name!r}: the role {port.role!r} needs the parameter it belongs to"
+            if port.offset is not None and not _is_slice(port, manifest.kind):
+                yield f"{what} {port.name!r}: only a slice, of fixed sizes and of a named parameter, has an offset"
     for port in manifest.inputs:
         if port.scale is not None and port.role != "learning_rate":
             yield f"input {port.name!r}: only a learning rate has a scale"
@@ -354,6 +379,11 @@ def _problems(manifest: Manifest) -> Iterator[str]:
         if port.role == "loss":
             yield f"output {port.name!r}: the loss is always the first output"
     yield from _state_problems(manifest)
+
+
+def _is_slice(port: Input | Output, kind: Kind) -> bool:
+    fixed = port.shape is not None and all(isinstance(d, int) for d in port.shape)
+    return kind == "optimizer" and port.role in _SLICED and port.parameter is not None and fixed
 
 
 def _state_problems(manifest: Manifest) -> Iterator[str]:

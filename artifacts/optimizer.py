@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from enum import Enum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from onnx import ModelProto, TensorProto
 
@@ -36,11 +37,15 @@ class _OptimizerModel(ForwardBlock):
         return self._optimizer(parameters)
 
 
-def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequences: bool) -> ModelProto:
-    """The model of one optimizer step for the trainable parameters, at the opset and IR of the training model.
+Form: TypeAlias = Literal["slices", "tensors", "sequences"]
+"""How an optimizer model takes its parameters: large ones in slices, each in one piece, or all in sequences.
 
-    ``sequences`` asks for the form of the discontinued runtime, which takes tensor sequences.
-    """
+An optimizer that is not made of ours takes them as it pleases.
+"""
+
+
+def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, form: Form) -> ModelProto:
+    """The model of one optimizer step for the trainable parameters, at the opset and IR of the training model."""
     if isinstance(optimizer, OptimType):
         optimizer = optimizer.block()
     require_block("optimizer", optimizer, OptimType)
@@ -49,12 +54,12 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, sequen
         [models.parameter_stub(name) for name in chosen] for chosen in (models.choice.trainable, models.choice.frozen)
     )
     opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
-    with empty_base(opset) as graph:
-        if sequences:
-            with optim.sequence_form():
-                block((trainable, frozen))
-        else:
-            block((trainable, frozen))
+    in_slices = form == "slices" and isinstance(optimizer, optim.Optimizer)
+    with (
+        empty_base(opset) as graph,
+        optim.sequence_form() if form == "sequences" else optim.slice_form() if in_slices else nullcontext(),
+    ):
+        block((trainable, frozen))
     widen_scalars(graph)
     model = graph.to_model_proto()
     model.ir_version = models.training.ir_version

@@ -57,7 +57,7 @@ def _require_tensors(optimizer: ModelProto, trainable: Sequence[str]) -> None:
         or not (
             value.name in known
             or value.name.startswith(names.group_learning_rate(""))
-            or names.owner_in_optimizer(value.name) in parameters
+            or names.owners_in_optimizer(value.name) & parameters
         )
     ]
     if others:

@@ -5,6 +5,8 @@ Nothing here may depend on anything but the standard library: devices that only 
 
 from __future__ import annotations
 
+import re
+
 # -- the training and evaluation models
 GRADIENT_SUFFIX = "_grad"
 GRADIENT_BUFFER_SUFFIX = "_grad.accumulation.buffer"
@@ -74,13 +76,22 @@ def updated(state: str) -> str:
     return state + UPDATED_SUFFIX
 
 
-def owner_in_optimizer(name: str) -> str | None:
-    """The parameter whose gradient, state or new value is called ``name`` in an optimizer model, if any."""
+def slice_of(parameter: str, start: int, stop: int) -> str:
+    """Name of the optimizer input that carries the elements from ``start`` up to ``stop`` of ``parameter``."""
+    return f"{parameter}[{start}:{stop}]"
+
+
+def owners_in_optimizer(name: str) -> set[str]:
+    """The parameters that a value called ``name`` in an optimizer model may belong to.
+
+    It is the gradient, a state or the new value of a parameter or of a slice of one, or such a slice.
+    """
     state = name.removesuffix(UPDATED_SUFFIX)
     parameter, _, number = state.rpartition(f".{MOMENTUM_PREFIX}")
-    if parameter and number.isdecimal():
-        return parameter
-    return next((name.removesuffix(s) for s in (UPDATED_SUFFIX, GRADIENT_SUFFIX) if name.endswith(s)), None)
+    if not (parameter and number.isdecimal()):
+        endings = (UPDATED_SUFFIX, GRADIENT_SUFFIX)
+        parameter = next((name.removesuffix(s) for s in endings if name.endswith(s)), name)
+    return {parameter, re.sub(r"\[\d+:\d+\]$", "", parameter)} - {name}
 
 
 def moment(parameter: str, k: int) -> str:

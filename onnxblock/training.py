@@ -173,10 +173,8 @@ def _refuse_reserved_names(graph: Graph, choice: ParameterChoice) -> None:
     made += [name + names.GRADIENT_SUFFIX for name in choice.inputs]
     taken = [name for name in made if name in graph]
     trained = set(choice.trainable)
-    for name in choice.trainable:
-        owner = names.owner_in_optimizer(name)
-        if name in (names.LEARNING_RATE, names.STEP) or owner in trained:
-            taken.append(name)
+    numbers = (names.LEARNING_RATE, names.STEP)
+    taken += [n for n in choice.trainable if n in numbers or names.owners_in_optimizer(n) & trained]
     if taken:
         raise ParameterError(
             f"the model has values of names that training needs for its own: {', '.join(map(repr, taken))}.",

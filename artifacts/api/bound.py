@@ -177,5 +177,25 @@ def single(port: Input | Output | None, dtype: type[np.generic]) -> Array:
     return np.zeros((1,) if shape is None else (1,) * len(shape), dtype)
 
 
+def part_of(array: Array, port: Input) -> Array:
+    """What ``port`` takes of the array that it belongs to, in the same memory: all of it, or a slice.
+
+    Raises:
+        OnnxBlockError: the array is not contiguous, or has no such slice.
+    """
+    if port.offset is None:
+        return array
+    stop = port.offset + (port.size or 0)
+    if not array.flags.c_contiguous or stop > array.size:
+        raise OnnxBlockError(
+            f"{port.name!r} cannot be bound to elements {port.offset} to {stop} of an array of {array.size}"
+            + ("" if array.flags.c_contiguous else ", which is not contiguous"),
+            "Generate the artifacts again, and load the checkpoint that belongs to them.",
+        )
+    shape = tuple(d for d in port.shape or () if isinstance(d, int))  # all of them: a slice has fixed sizes
+    part: Array = array.reshape(-1)[port.offset : stop].reshape(shape)
+    return part
+
+
 def _one_or_all(results: list[Any]) -> Any:
     return results[0] if len(results) == 1 else tuple(results)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from artifacts.manifest import Manifest
+from artifacts.manifest import Input, Manifest
 from onnxblock.errors import ArtifactMismatchError, did_you_mean
 
 from .storage import Storage
@@ -51,26 +51,30 @@ def require_same_generation(
 
 
 def _differences(manifest: Manifest, storage: Storage) -> Iterator[str]:
-    ports = manifest.inputs_of("parameter", "frozen", "statistic")
-    for port in ports:
-        stored = storage.parameters.get(port.name)
+    ports: dict[str, list[Input]] = {}
+    for port in manifest.inputs_of("parameter", "frozen", "statistic"):
+        ports.setdefault(port.owner, []).append(port)
+    for name, (port, *others) in ports.items():
+        stored = storage.parameters.get(name)
         if stored is None:
-            near = did_you_mean(port.name, storage.parameters)
-            yield f"parameter {port.name!r} of the model is not in the checkpoint.{near}"
+            near = did_you_mean(name, storage.parameters)
+            yield f"parameter {name!r} of the model is not in the checkpoint.{near}"
             continue
         if stored.requires_grad is not (port.role == "parameter"):
             here, there = _trained(port.role == "parameter"), _trained(stored.requires_grad)
-            yield f"parameter {port.name!r} is {here} in the model, {there} in the checkpoint"
+            yield f"parameter {name!r} is {here} in the model, {there} in the checkpoint"
         if stored.element_type.name != port.dtype:
-            yield f"parameter {port.name!r} is {port.dtype} in the model, {stored.element_type.name} in the checkpoint"
+            yield f"parameter {name!r} is {port.dtype} in the model, {stored.element_type.name} in the checkpoint"
         if stored.array is None or port.shape is None:
             continue
         shape = list(stored.array.shape)
-        if len(shape) != len(port.shape) or any(
+        if port.offset is not None:
+            yield from _gaps(name, [port, *others], stored.array.size)
+        elif len(shape) != len(port.shape) or any(
             isinstance(want, int) and want != have for want, have in zip(port.shape, shape, strict=True)
         ):
-            yield f"parameter {port.name!r} has shape {list(port.shape)} in the model, {shape} in the checkpoint"
-    known = {port.name for port in ports}
+            yield f"parameter {name!r} has shape {list(port.shape)} in the model, {shape} in the checkpoint"
+    known = set(ports)
     if manifest.kind == "training":
         buffered = {port.parameter for port in manifest.inputs_of("gradient_buffer")}
         for port in manifest.inputs_of("parameter"):
@@ -83,6 +87,18 @@ def _differences(manifest: Manifest, storage: Storage) -> Iterator[str]:
     for name, stored in storage.parameters.items():
         if stored.requires_grad and name not in known:
             yield f"trainable parameter {name!r} of the checkpoint is not in the {manifest.kind} model"
+
+
+def _gaps(name: str, slices: Sequence[Input], size: int) -> Iterator[str]:
+    """What the slices of a parameter leave out of its elements, or take twice."""
+    at = 0
+    for port in sorted(slices, key=lambda port: port.offset or 0):
+        if port.offset != at:
+            yield f"parameter {name!r}: a slice of the model begins at element {port.offset}, not {at}"
+            return
+        at += port.size or 0
+    if at != size:
+        yield f"parameter {name!r} has {at} elements in the model, {size} in the checkpoint"
 
 
 def _trained(requires_grad: bool) -> str:

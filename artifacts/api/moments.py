@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from artifacts.manifest import Initial, Manifest
+from artifacts.manifest import Initial, Input, Manifest
 from onnxblock.checkpoint import ElementType, OptimizerGroup, Tensor, element_type_of
 from onnxblock.errors import CheckpointError
 from onnxblock.names import MOMENTUM_PREFIX
@@ -17,9 +18,9 @@ from .storage import Array, Storage, data_of
 
 @dataclass(frozen=True)
 class Moment:
-    """One state of one parameter; ``input`` is the model input it feeds, alone or inside a sequence."""
+    """One state of one parameter; ``inputs`` are what it feeds: one, alone or inside a sequence, or one by slice."""
 
-    input: str
+    inputs: list[Input]
     parameter: str
     index: int
     element_type: ElementType
@@ -31,17 +32,21 @@ def moments_of(manifest: Manifest, trained: list[str], storage: Storage) -> list
     """The moments that the optimizer model of ``manifest`` keeps for the parameters ``trained``."""
     initial = {pair.input: pair.initial for pair in manifest.state}
     zeros = Initial("zeros")
-    counts = dict.fromkeys(trained, 0)
-    found = []
+    counts: Counter[tuple[str, int | None]] = Counter()
+    found: dict[tuple[str, int], Moment] = {}
     for port in manifest.inputs_of("moment", "moments"):
         for name in trained if port.role == "moments" else [port.parameter or ""]:
+            index = counts[name, port.offset]
+            counts[name, port.offset] += 1
+            if (name, index) in found:
+                found[name, index].inputs.append(port)
+                continue
             array = data_of(storage.parameter(name))
-            sizes = tuple(d for d in port.shape or () if isinstance(d, int))
-            shape = array.shape if port.shape is None or len(sizes) < len(port.shape) else sizes
+            fixed = port.size is not None and port.offset is None
+            shape = tuple(d for d in port.shape or () if isinstance(d, int)) if fixed else array.shape
             start = initial.get(port.name, zeros) if port.role == "moment" else zeros
-            found.append(Moment(port.name, name, counts[name], element_type_of(port.dtype), shape, start))
-            counts[name] += 1
-    return found
+            found[name, index] = Moment([port], name, index, element_type_of(port.dtype), shape, start)
+    return list(found.values())
 
 
 def prepare(group: OptimizerGroup, moments: list[Moment], storage: Storage) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from onnxblock.errors import InvalidModelError
 from onnxblock.files import as_path
 
-from .bound import BoundModel
+from .bound import BoundModel, part_of
 from .compatibility import require_fit, require_same_generation
 from .interface import read_interface
 from .module import Module
@@ -58,11 +58,11 @@ class Optimizer(Stepping):
     def _bind_tensors(self) -> Callable[[], bool]:
         model = BoundModel(self._session, self._path, self.manifest)
         for port in self.manifest.inputs_of("parameter"):
-            stored = self._storage.parameter(port.name)
-            model.bind(port.name, data_of(stored), stored.element_type)
+            stored = self._storage.parameter(port.owner)
+            model.bind(port.name, part_of(data_of(stored), port), stored.element_type)
         for port in self.manifest.inputs_of("gradient"):
-            stored = self._storage.parameter(port.parameter or "")
-            model.bind(port.name, gradient_of(stored), stored.element_type)
+            stored = self._storage.parameter(port.owner)
+            model.bind(port.name, part_of(gradient_of(stored), port), stored.element_type)
         self._bind_steps(model, self._prepare_moments(self._trained))
 
         def run() -> bool:
@@ -79,7 +79,7 @@ class Optimizer(Stepping):
         for port in self.manifest.inputs_of("gradients"):
             sequences[port.name] = [gradient_of(parameter) for parameter in stored]
         for moment in self._prepare_moments(self._trained):
-            sequences.setdefault(moment.input, []).append(array_of(self._group, moment))
+            sequences.setdefault(moment.inputs[0].name, []).append(array_of(self._group, moment))
         return SequenceModel(self._session, self._path, self.manifest, sequences, self._numbers()).run
 
     def step(self) -> None:

@@ -14,7 +14,7 @@ from onnxblock.checkpoint import OptimizerGroup, element_type_of
 from onnxblock.errors import ArgumentError, CheckpointError, UnknownNameError, did_you_mean
 from onnxblock.names import LEARNING_RATE
 
-from .bound import BoundModel, single
+from .bound import BoundModel, part_of, single
 from .moments import Moment, array_of, moments_of, prepare, replace
 from .storage import Array, Storage
 
@@ -73,12 +73,10 @@ class Stepping:
         for name, array in self._numbers().items():
             model.bind(name, array, element_type_of(array.dtype))
         for moment in moments:
-            model.bind(
-                moment.input,
-                array_of(self._group, moment),
-                moment.element_type,
-                partial(replace, self._group, moment),
-            )
+            array = array_of(self._group, moment)
+            for port in moment.inputs:
+                another = None if port.offset is not None else partial(replace, self._group, moment)
+                model.bind(port.name, part_of(array, port), moment.element_type, another)
         for output in self.manifest.outputs_of("updated"):
             self._flags.append(single(output, np.bool_))
             model.bind_output(output.name, self._flags[-1], element_type_of("bool"))

@@ -1,8 +1,8 @@
 """Optimizers: blocks that build the model of one optimizer step.
 
 An optimizer is called with the trainable parameters.  It makes one input for each parameter, each gradient and each
-state, and one output for each new value; :func:`sequence_form` asks for the form of the discontinued
-onnxruntime-training instead.
+state, and one output for each new value; :func:`slice_form` asks for several inputs for each large parameter, and
+:func:`sequence_form` for the form of the discontinued onnxruntime-training.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from .parameters import Parameter
 from .rms import Adadelta, Adafactor, Adagrad, RMSprop
 from .sequences import sequence_form
 from .sgd import SGD, SGDOptimizer
+from .slices import slice_form
 from .state import State
 from .step import Step, Update
 
@@ -46,5 +47,6 @@ __all__ = [
     "Step",
     "Update",
     "sequence_form",
+    "slice_form",
     "vectors",
 ]

@@ -108,6 +108,8 @@ class AdamW(Optimizer):
     ``momentum2``.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         bias_correction: bool = True,

@@ -39,6 +39,8 @@ class Adam(_AdamLike):
     that there was (Reddi, Kale and Kumar 2018), and keeps it as a third state.  As ``torch.optim.Adam``.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         betas: tuple[float, float] = (0.9, 0.999),
@@ -72,6 +74,8 @@ class Adamax(_AdamLike):
     Kingma and Ba 2015, section 7.1.  ``weight_decay`` adds weight_decay · p to g.  As ``torch.optim.Adamax``.
     """
 
+    elementwise = True
+
     def states(self, shape: Shape) -> Sequence[State]:
         """The average of the gradient, and u."""
         return State(shape, content=AVERAGE), State(shape, content="decaying maximum of |g|")
@@ -96,6 +100,8 @@ class NAdam(_AdamLike):
     With μₜ = β₁ (1 - 0.96^(t · momentum_decay) / 2) and Πₜ their product up to t, a = (1 - μₜ) / (1 - Πₜ) and
     b = μₜ₊₁ / (1 - Πₜ₊₁).  Dozat 2016.  ``weight_decay`` adds weight_decay · p to g.  As ``torch.optim.NAdam``.
     """
+
+    elementwise = True
 
     def __init__(
         self,
@@ -141,6 +147,8 @@ class RAdam(_AdamLike):
     with r² = (ρₜ - 4) (ρₜ - 2) ρ∞ / ((ρ∞ - 4) (ρ∞ - 2) ρₜ).  Liu et al. 2020.  ``weight_decay`` adds
     weight_decay · p to g.  As ``torch.optim.RAdam``.
     """
+
+    elementwise = True
 
     def rule(self, step: Step) -> Update:
         """Add what the tensors share, and return the function that updates one of them."""
@@ -207,6 +215,8 @@ class Lion(Optimizer):
 
     Chen et al. 2023.  The state ``momentum0`` is m.
     """
+
+    elementwise = True
 
     def __init__(
         self, betas: tuple[float, float] = (0.9, 0.99), weight_decay: float = 0.0, clip_grad: Block | None = None

@@ -24,6 +24,7 @@ class ExponentialMovingAverage(Optimizer):
         super().__init__(optimizer.clip_grad, optimizer=optimizer, decay=decay)
         check_settings("ExponentialMovingAverage", fractions={"decay": decay})
         self._optimizer, self._decay = optimizer, decay
+        self.elementwise = optimizer.elementwise and type(self).rule is ExponentialMovingAverage.rule
         self._of_groups: dict[Optimizer, ExponentialMovingAverage] = {optimizer: self}
 
     def part_for(self, parameter: Parameter) -> Part:

@@ -86,6 +86,11 @@ class ClipGradValue(Block):
         return map_sequences([sequence], 1, lambda g: [g.clip(-self._limit, self._limit)])[0]
 
 
+def clips_slices(block: Block | None) -> bool:
+    """Whether ``block`` does the same to the slices of a gradient as to the whole."""
+    return block is None or type(block) in (ClipGradNorm, ClipGradValue)
+
+
 def clip(block: Block | None, gradients: Sequence[Value]) -> list[Value]:
     """The gradients after ``block``: one of the above, or a block that takes the name of a sequence of tensors."""
     if block is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,9 +16,10 @@ from ..block import Block
 from ..errors import BlockBuildError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
-from .clipping import clip
+from .clipping import clip, clips_slices
 from .parameters import Parameter, Parameters, trainable
 from .sequences import wants_sequences
+from .slices import slices, wants_slices
 from .state import State
 from .step import Step, Update, begin, computed_in
 
@@ -42,9 +44,23 @@ class Optimizer(Block):
 
     A group of parameters with a learning rate of its own (:class:`ParameterGroups`) has it in the input
     ``learning_rate.<group>``.
+
+    Inside :func:`slice_form` a large parameter is several inputs ``p[start:stop]``, with gradients and states of their
+    own: ranges of its elements, flattened, in the shape [1, stop - start].
     """
 
     _opens_scope = False
+
+    elementwise = False
+    """Whether an element's update depends on nothing but that element and the step.
+
+    A subclass says so beside its :meth:`rule`; it is not inherited by one with another rule.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "rule" in vars(cls) and "elementwise" not in vars(cls):
+            cls.elementwise = False
 
     def __init__(self, clip_grad: Block | None = None, **settings: Any) -> None:
         """``clip_grad`` is a block like :class:`ClipGradNorm` that is given all gradients before the update.
@@ -104,8 +120,24 @@ class Optimizer(Block):
         no such form.
         """
         chosen = trainable(parameters)
-        self._record(chosen)
-        return self._build_sequences(chosen) if wants_sequences() else self._build_tensors(chosen)
+        parts = {p: self.part_for(p) for p in chosen}
+        if wants_sequences():
+            self._record(parts, {})
+            return self._build_sequences(chosen)
+        cut = self._slices(parts) if wants_slices() and clips_slices(self.clip_grad) else {}
+        tensors = {tensor: part for p, part in parts.items() for tensor in _cut(p, cut.get(p.name))}
+        self._record(tensors, cut)
+        return self._build_tensors(tensors)
+
+    def _slices(self, parts: Mapping[Parameter, Part]) -> dict[str, Sequence[tuple[int, int]]]:
+        """Start and end of the slices of each parameter that is taken in slices."""
+        sizes = {}
+        for p, part in parts.items():
+            known = [d for d in p.shape or () if isinstance(d, int)]
+            alike = all(state.shape == p.shape for state in part.optimizer.states(p.shape))
+            if part.optimizer.elementwise and alike and p.shape is not None and len(known) == len(p.shape):
+                sizes[p.name] = math.prod(known)
+        return slices(sizes)
 
     def _build_sequences(self, parameters: Sequence[Parameter]) -> Value:  # noqa: ARG002 - for those who can
         raise BlockBuildError(
@@ -113,15 +145,15 @@ class Optimizer(Block):
             "Leave runtime= at its default, 'onnxruntime'.",
         )
 
-    def _build_tensors(self, parameters: Sequence[Parameter]) -> list[Value]:
+    def _build_tensors(self, chosen: Mapping[Parameter, Part]) -> list[Value]:
         graph = self.graph
-        parts = {p.name: self.part_for(p) for p in parameters}
+        parts = {p.name: part for p, part in chosen.items()}
         rates: dict[str | None, Value] = {None: graph.input(names.LEARNING_RATE, TensorProto.FLOAT, (1,))}
         count = graph.input(names.STEP, TensorProto.INT64, (1,))
         for group in self.learning_rate_scales:
             rates[group] = graph.input(names.group_learning_rate(group), TensorProto.FLOAT, (1,))
-        tensors = [self._declare(p, parts[p.name]) for p in parameters]
-        wide = {p.name: computed_in(p.dtype) for p in parameters}
+        tensors = [self._declare(p, part) for p, part in chosen.items()]
+        wide = {p.name: computed_in(p.dtype) for p in chosen}
         gradients = clip(self.clip_grad, [_as(gradient, wide[p]) for p, gradient, *_ in tensors])
         with graph.scope(type(self).__name__):
             rules = {
@@ -144,15 +176,29 @@ class Optimizer(Block):
         inputs = [graph.input(n, p.dtype, p.shape) for n in (p.name, p.name + names.GRADIENT_SUFFIX)]
         return [*inputs, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in _named_states(p, part))]
 
-    def _record(self, parameters: Sequence[Parameter]) -> None:
+    def _record(self, tensors: Mapping[Parameter, Part], cut: Mapping[str, Sequence[tuple[int, int]]]) -> None:
         """Write into the model's metadata what its inputs do not say, for whoever prepares them."""
-        states = [named for p in parameters for named in _named_states(p, self.part_for(p))]
+        states = [named for p, part in tensors.items() for named in _named_states(p, part)]
         initial = {name: state.initial for name, state in states if state.initial != 0}
         if initial:
             _add_metadata(self.base, names.INITIAL_STATES_KEY, initial)
         scales = {names.group_learning_rate(group): scale for group, scale in self.learning_rate_scales.items()}
         about = {"description": repr(self), "memory": self.memory, "learning_rate_scales": scales}
+        about |= {"slices": cut} if cut else {}
         _add_metadata(self.base, names.OPTIMIZER_KEY, about)
+
+
+def _cut(parameter: Parameter, ranges: Sequence[tuple[int, int]] | None) -> list[Parameter]:
+    """The slices of a parameter, or the whole one.
+
+    Rows, because onnx's shape inference takes any vector for the content of a shape and lists its elements.
+    """
+    if ranges is None:
+        return [parameter]
+    return [
+        Parameter(names.slice_of(parameter.name, start, stop), parameter.dtype, (1, stop - start))
+        for start, stop in ranges
+    ]
 
 
 def _named_states(parameter: Parameter, part: Part) -> list[tuple[str, State]]:

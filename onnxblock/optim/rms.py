@@ -24,6 +24,8 @@ class RMSprop(Optimizer):
     b, as far as they are used.  As ``torch.optim.RMSprop``.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         alpha: float = 0.99,
@@ -74,6 +76,8 @@ class Adagrad(Optimizer):
     begins at ``initial_accumulator_value``.  As ``torch.optim.Adagrad``.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         lr_decay: float = 0.0,
@@ -115,6 +119,8 @@ class Adadelta(Optimizer):
     v is the average of g² and u that of d², up to the step before.  Zeiler 2012.  ``weight_decay`` adds
     weight_decay · p to g.  The states are v and u.  As ``torch.optim.Adadelta``, whose usual learning rate is 1.
     """
+
+    elementwise = True
 
     def __init__(
         self, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0, clip_grad: Block | None = None

@@ -27,6 +27,8 @@ class SGD(Optimizer):
     ``torch.optim.SGD``; without options also as the original's.
     """
 
+    elementwise = True
+
     def __init__(
         self,
         clip_grad: Block | None = None,

@@ -8,6 +8,13 @@ import { arrayOf, filled, readCheckpoint, sizeOf } from "./checkpoint.js";
 import { readManifest } from "./manifest.js";
 
 const tensor = (dtype, data, dims) => new ort.Tensor(dtype, data, dims);
+
+/** What an input takes of a tensor, without a copy: all of it, or a slice of its elements. */
+const partOf = (whole, { offset, shape }) =>
+  offset === undefined
+    ? whole
+    : tensor(whole.type, whole.data.subarray(offset, offset + sizeOf(shape)), shape);
+
 const PARAMETERS = new Set(["parameter", "frozen", "statistic"]);
 
 /** A model with its manifest. */
@@ -27,7 +34,15 @@ class Model {
     const feeds = {};
     for (const input of this.manifest.inputs) feeds[input.name] = value(input);
     const results = await this.session.run(feeds);
-    for (const pair of this.manifest.state) states.set(pair.input, results[pair.output]);
+    const byName = new Map(this.manifest.inputs.map((input) => [input.name, input]));
+    for (const pair of this.manifest.state) {
+      const { role, offset, parameter } = byName.get(pair.input);
+      if (role === "parameter" && offset !== undefined) {
+        states.get(parameter).data.set(results[pair.output].data, offset);
+      } else {
+        states.set(pair.input, results[pair.output]);
+      }
+    }
     return results;
   }
 
@@ -56,10 +71,11 @@ class States {
   start({ inputs, state }) {
     const byName = new Map(inputs.map((input) => [input.name, input]));
     for (const { input, initial } of state) {
-      if (this.states.has(input)) continue;
-      const { dtype, shape, parameter } = byName.get(input);
+      const port = byName.get(input);
+      if (this.states.has(input) || port.role === "parameter") continue;
+      const { dtype, shape, parameter } = port;
       if (initial.kind === "parameter") {
-        const { type, data, dims } = this.states.get(initial.parameter);
+        const { type, data, dims } = partOf(this.states.get(initial.parameter), port);
         this.states.set(input, tensor(type, data.slice(), dims));
         continue;
       }
@@ -75,6 +91,7 @@ class States {
       return tensor("float32", Float32Array.of(this.learningRate * (input.scale ?? 1)), [1]);
     }
     if (input.role === "step") return tensor("int64", BigInt64Array.of(BigInt(this.steps + 1)), [1]);
+    if (input.role === "parameter") return partOf(this.states.get(input.parameter ?? input.name), input);
     return this.states.get(input.name);
   }
 
@@ -124,7 +141,9 @@ export class Trainer extends States {
     const buffers = this.training.manifest.inputs.filter((input) => input.role === "gradient_buffer");
     const gradientOf = new Map(buffers.map((input) => [input.parameter, input.name]));
     await this.optimizer.run(this.states, (input) =>
-      input.role === "gradient" ? this.states.get(gradientOf.get(input.parameter)) : this.value(input),
+      input.role === "gradient"
+        ? partOf(this.states.get(gradientOf.get(input.parameter)), input)
+        : this.value(input),
     );
     this.steps += 1;
     this.reset = true;

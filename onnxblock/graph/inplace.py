@@ -64,14 +64,11 @@ class InPlace:
         self._producers: dict[str, NodeProto] = {}
         self._readers: dict[str, list[NodeProto]] = {}
         self._positions: dict[int, int] = {}
-        self._before: list[list[int]] = []
         for node in flat.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update((node.output[0], a.t) for a in node.attribute if a.type == AttributeProto.TENSOR)
         for k, node in enumerate(needed_nodes(map(self._decided, flat.graph.node), self._outputs)[0]):
             self._positions[id(node)] = k
-            read = [self._producers[name] for name in reads(node) if name in self._producers]
-            self._before.append(sorted({self._positions[id(producer)] for producer in read}))
             for name in node.output:
                 self._producers[name] = node
             for name in reads(node):
@@ -194,18 +191,6 @@ class InPlace:
 
     def _not_before(self, nodes: Iterable[NodeProto], writer: NodeProto) -> list[NodeProto]:
         """Those of ``nodes`` that ``writer`` does not depend on."""
-<<<<<<< HEAD
-        missing = {self._positions[id(node)]: node for node in nodes}
-        start = self._positions[id(writer)]
-        seen, pending = {start}, [start]
-        while missing and pending:
-            first = min(missing)  # what a node reads stands before it, so nothing before this one leads to any of them
-            for k in self._before[pending.pop()]:
-                if k >= first and k not in seen:
-                    seen.add(k)
-                    missing.pop(k, None)
-                    pending.append(k)
-=======
         missing = {id(node): node for node in nodes}
         first = min((self._positions[k] for k in missing), default=0)
         # the nearest first: the readers of a state are, and what all tensors share is a long way back
@@ -219,7 +204,6 @@ class InPlace:
                     seen.add(id(producer))
                     missing.pop(id(producer), None)
                     pending.append(producer)
->>>>>>> origin/main
         return list(missing.values())
 
 

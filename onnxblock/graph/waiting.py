@@ -17,7 +17,6 @@ from onnx import NodeProto, TensorProto, helper
 from .types import TensorType
 from .value import Value
 
-
 _SCOPE = "waiting"
 
 

@@ -128,13 +128,13 @@ def test_slices_cover_every_element_once():
         assert (starts[0], stops[-1]) == (0, size)
         assert starts[1:] == stops[:-1]
         assert all(start % 64 == 0 for start in starts)
-        assert 2 <= len(starts) <= 1024
-        assert max(stop - start for start, stop in found["w"]) <= max(262_144, size / 1000)
+        assert 2 <= len(starts) <= 512
+        assert max(stop - start for start, stop in found["w"]) <= max(262_144, size / 500)
 
 
 def test_the_number_of_slices_is_bounded():
-    found = slicing.slices({f"w{k}": 4_000_000 for k in range(1000)})
-    assert sum(map(len, found.values())) == 2000
+    found = slicing.slices({f"w{k}": 4_000_000 for k in range(500)})
+    assert sum(map(len, found.values())) == 1000
     assert slicing.slices({f"w{k}": 400_000 for k in range(2000)}) == {}
 
 

@@ -14,8 +14,8 @@ from contextvars import ContextVar
 _LONGEST = 262_144
 """Elements: what an update hands on is then three arrays of 1 MB in float32."""
 
-_MOST = 1024
-"""Of one model, which takes longer slices beyond it: the time to open a model grows with its nodes."""
+_MOST = 512
+"""In one model, which takes longer slices beyond it: the time to open a model grows with its nodes."""
 
 _ALIGNMENT = 64
 """Elements: each slice begins where a cache line does."""

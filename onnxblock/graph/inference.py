@@ -21,6 +21,8 @@ from .dependencies import reads
 from .types import TensorType, same_shape, tensor_type
 from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
+_LONGEST_VECTOR = 65_536
+
 
 def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     """The type of every value of the main graph that can be inferred.
@@ -38,7 +40,8 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
             del node.input[1:]
             del node.attribute[:]
             node.op_type = "Identity"
-    inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=True)
+    follow_contents = not _has_long_vector(bare)
+    inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=follow_contents)
     graph = inferred.graph
     types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
@@ -49,6 +52,16 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
             types[declared.name] = declared.type
     _distrust(model, types)
     return types
+
+
+def _has_long_vector(model: ModelProto) -> bool:
+    """Whether following contents would cost gigabytes: ONNX takes every vector apart, element by element.
+
+    Without it, a graph still follows the small integers that sizes are made of, node by node.
+    """
+    given = [t.dims for t in model.graph.initializer]
+    given += [[d.dim_value for d in v.type.tensor_type.shape.dim] for v in model.graph.input]
+    return any(len(dims) == 1 and dims[0] > _LONGEST_VECTOR for dims in given)
 
 
 def _is_uninferred(node: NodeProto) -> bool:

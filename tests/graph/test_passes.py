@@ -153,3 +153,13 @@ def test_sizes_that_only_the_graph_can_compute():
     graph = Graph(model_of(body, x=X))
     assert graph.value("t").shape == (2, 3, 2)
     assert graph.value("y").shape == (2, 3, 2)
+
+
+def test_sizes_are_known_beside_long_vectors():
+    """ONNX's inference, told to follow contents, takes some 300 bytes for each element of a vector."""
+    body = """
+        s = Shape(x) k = Constant<value = int64[1] {0}>() n = Gather(s, k) m = Constant<value = int64[1] {-1}>()
+        sizes = Concat<axis = 0>(n, m) t = Reshape(x, sizes) z = Relu(v) y = Relu(t)"""
+    graph = Graph(model_of(body, x=X, v=np.zeros(3_000_000, np.float32)))
+    assert graph.value("y").shape == (2, 12)
+    assert graph.value("z").shape == (3_000_000,)

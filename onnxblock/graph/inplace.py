@@ -57,7 +57,8 @@ class InPlace:
 
     def __init__(self, model: ModelProto) -> None:
         flat = inliner.inline_local_functions(model) if model.functions else model
-        types = infer_model(flat)
+        # before: inside of an If, ONNX's inference starts by copying what it knows of all values outside
+        types = infer_model(model)
         self._types: dict[str, TensorType | None] = {name: tensor_type(t) for name, t in types.items()}
         self._outputs = {v.name for v in flat.graph.output}
         self._tensors = {t.name: t for t in flat.graph.initializer}

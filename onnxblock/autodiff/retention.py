@@ -65,12 +65,13 @@ class Retention:
         self._places = {key_of(node): k for k, node in enumerate(self.nodes)}
         self._readers: dict[str, set[int]] = {}
         for k, node in enumerate(self.nodes):
-            if key_of(node) in trace.passed:
+            # What a rule put in the place of a node, as for a recurrent layer, is read by that rule's gradient too.
+            if key_of(node) in trace.passed or key_of(node) not in known:
                 for name in reads(node):
                     self._readers.setdefault(self._owner(name), set()).add(k)
         self._constants = {t.name for t in graph.model.graph.initializer}
         self._constants.update(node.output[0] for node in self.nodes if node.op_type == "Constant")
-        self._repeatable = [self._is_repeatable(node) for node in self.nodes]
+        self._repeatable = [key_of(node) in known and self._is_repeatable(node) for node in self.nodes]
 
     def _is_repeatable(self, node: NodeProto) -> bool:
         described = not node.domain or decomposition.find(node.op_type, node.domain) is not None

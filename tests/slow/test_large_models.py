@@ -283,17 +283,10 @@ IN_MEMORY = """
 import sys
 import numpy as np
 import artifacts, onnxblock
-from google.protobuf.message import EncodeError
 
 with onnxblock.base(sys.argv[1]) as graph:
     model = graph.to_model_proto()
 assert len(model.graph.initializer[0].raw_data) > 2**31
-try:
-    model.SerializeToString()
-except (EncodeError, ValueError):
-    pass
-else:
-    raise AssertionError("it can be serialized")
 files = artifacts.generate_artifacts(
     model, loss=artifacts.LossType.MSELoss, artifact_directory=sys.argv[2], nominal_checkpoint=True
 )
@@ -302,7 +295,8 @@ print(*(parameter.name for parameter in files.trainable))
 """
 
 
-def test_a_model_in_memory_that_protobuf_cannot_serialize(tmp_path):
+def test_a_model_in_memory(tmp_path):
+    """Above 2 GiB, where many releases of protobuf cannot serialize it."""
     require(3 * GB, tmp_path)
     model = write_model(tmp_path / "model", 132_000, 0)
     done = subprocess.run(

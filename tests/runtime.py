@@ -85,7 +85,12 @@ FAULTS = {
         r"test_rules.*\[DeformConv-": "it has no kernel of the operator",
         r"test_rules.*\[STFT-stft_complex": "it reads beyond a complex signal",
         r"test_rules.*\[LpNormalization-(l[12]norm|lpnorm|.*newest)": "it has no kernel of opset 22",
+        r"test_form\[MatMulNBits-2_bits": "its kernel takes fewer settings",
+        r"test_form\[QuantizeLinear-quantize_tensor-.*-float16": "it quantizes float16 to other values",
         # -- tensors without elements
+        r"test_nothing_is_differentiated\[Conv-9-static": "a convolution of nothing leaves its output as it was",
+        r"test_form\[(TopK-top_none|Expand-3x1_3|Split-2x6_3_axis=-1|Tile-2x3_2)-.*-unranked": _SUMS,
+        r"test_form\[Slice-(5_4_0\.(3\.1\.1|10\.20\.1)|7_4_0\.1\.5\.-1|slice_start_out_of_bounds)-.*-unranked": _SUMS,
         r"test_nothing_is_differentiated\[(AveragePool|Resize|LpPool)-": "its MatMul broadcasts no empty batch",
         r"test_nothing_is_differentiated\[(Einsum|ReduceMax.*static|TopK)": "its kernel ends the process",
         r"test_nothing_is_differentiated\[(GridSample|STFT|DeformConv)-": "its kernel refuses them",

@@ -33,6 +33,9 @@ _PROVIDERS = {
     "xnnpack": "XnnpackExecutionProvider",
     "cann": "CANNExecutionProvider",
 }
+_FAULTY = {"MatmulTransposeFusion": "MatmulTransposeFusion", "_new_reshape": "ReshapeFusion"}
+"""Signs in messages, and the optimizations they come from: releases up to 1.23 fuse float64 products into an operator
+that they have in float32 only, and join a Reshape with slices that others read."""
 _WITH_DEVICE_ID = {"cuda", "tensorrt", "rocm", "migraphx", "dml", "cann"}
 
 
@@ -130,15 +133,16 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     return session
 
 
-def _start(file: str, session_options: Any, providers: list[Provider]) -> Any:
-    """Open a session; releases up to 1.23 fuse float64 products into an operator that they have in float32 only."""
+def _start(file: str, session_options: Any, providers: list[Provider], left_out: tuple[str, ...] = ()) -> Any:
+    """Open a session, without the optimizations of onnxruntime that its messages show to fail on the model."""
+    extra = {"disabled_optimizers": list(left_out)} if left_out else {}
     try:
-        return runtime().InferenceSession(file, session_options, providers=providers)
+        return runtime().InferenceSession(file, session_options, providers=providers, **extra)
     except Exception as error:
-        if "MatmulTransposeFusion" not in str(error):
+        failed = tuple(name for sign, name in _FAULTY.items() if sign in str(error) and name not in left_out)
+        if not failed:
             raise
-    kept_apart = ["MatmulTransposeFusion"]
-    return runtime().InferenceSession(file, session_options, providers=providers, disabled_optimizers=kept_apart)
+    return _start(file, session_options, providers, left_out + failed)
 
 
 def _require_available(wanted: Sequence[str]) -> None:

@@ -14,6 +14,7 @@ from onnx import ModelProto, TypeProto, ValueInfoProto
 from onnxblock import names
 from onnxblock.errors import InvalidModelError
 from onnxblock.graph.inplace import InPlace
+from onnxblock.graph.schemas import opset_of
 from onnxblock.graph.types import dtype_name, tensor_type
 from onnxblock.training import OLD_RUNTIME_OPSET, TrainingModels
 
@@ -276,7 +277,7 @@ def _runtimes(models: TrainingModels) -> tuple[Runtime, ...]:
 def _beyond_old_runtime(models: TrainingModels) -> list[str]:
     """Why the discontinued runtime could not train these models, or would without an error train nothing."""
     weights, choice = models.weights, models.choice
-    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
+    opset = opset_of(models.training)
     reasons = []
     moved = sorted({dtype_name(weights.dtype(n)) for n in (*choice.trainable, *choice.statistics)} - {"float32"})
     if moved:

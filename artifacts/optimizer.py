@@ -14,6 +14,7 @@ from onnxblock.graph.broadcasting import widen_scalars
 from onnxblock.graph.check import check
 from onnxblock.graph.context import empty_base
 from onnxblock.graph.passes import run_passes
+from onnxblock.graph.schemas import opset_of
 from onnxblock.training import TrainingModels
 
 
@@ -53,7 +54,7 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, form: 
     trainable, frozen = (
         [models.parameter_stub(name) for name in chosen] for chosen in (models.choice.trainable, models.choice.frozen)
     )
-    opset = next(o.version for o in models.training.opset_import if o.domain in ("", "ai.onnx"))
+    opset = opset_of(models.training)
     in_slices = form == "slices" and isinstance(optimizer, optim.Optimizer)
     with (
         empty_base(opset) as graph,

@@ -19,6 +19,7 @@ from onnxblock.export import pack_forward_model
 from onnxblock.graph.context import MINIMUM_OPSET, building
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.load import load
+from onnxblock.graph.schemas import opset_of
 from onnxblock.graph.upgrade import raise_opset
 from onnxblock.modes import (
     BatchNormMode,
@@ -76,7 +77,7 @@ def build_training(
 ) -> tuple[TrainingModels, ForwardModel]:
     """Read the model, put the loss on top, choose the parameters and differentiate."""
     bare, weights = load(model)
-    given_opset = next(o.version for o in bare.opset_import if o.domain in ("", "ai.onnx"))
+    given_opset = opset_of(bare)
     own_statistics(bare, weights)
     raised = raise_opset(bare, MINIMUM_OPSET)
     choose_batch_norm_mode(raised, batch_norm)

@@ -19,6 +19,7 @@ from .graph.dependencies import all_nodes, needed_nodes
 from .graph.graph import Graph
 from .graph.load import load
 from .graph.passes.common_subexpressions import RANDOM
+from .graph.schemas import opset_of
 from .graph.types import FLOATS, dtype_name
 from .graph.upgrade import raise_opset
 from .modes import (
@@ -142,7 +143,7 @@ def inspect(
     """
     mode = check_batch_norm_argument(batch_norm)
     bare, held = load(model)
-    given_opset = next(o.version for o in bare.opset_import if o.domain in ("", "ai.onnx"))
+    given_opset = opset_of(bare)
     raised = raise_opset(bare, MINIMUM_OPSET)
     choose_batch_norm_mode(raised, mode)
     graph = Graph(raised, held, None if isinstance(model, ModelProto) else os.fspath(model))

@@ -28,7 +28,7 @@ from .graph.passes import run_passes
 from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
-from .graph.schemas import find_schema, ir_version_of
+from .graph.schemas import find_schema, ir_version_of, opset_of
 from .graph.types import FLOATS, dtype_name, shape_text
 from .graph.value import Value
 from .graph.weights import Weights
@@ -319,7 +319,7 @@ def settle_ir_version(model: ModelProto) -> None:
     At least 8 (functions), and at most what came with the opset: up to opset 21 that is 10, the latest that the
     discontinued runtime reads.
     """
-    opset = next(o.version for o in model.opset_import if o.domain in ("", "ai.onnx"))
+    opset = opset_of(model)
     least = 8 if opset <= OLD_RUNTIME_OPSET else OLD_RUNTIME_IR
     model.ir_version = min(max(model.ir_version, least), ir_version_of(opset))
 

@@ -29,7 +29,7 @@ from .literals import Literal, allowed_dtypes, literal_dtype
 from .loops import loop_output_types
 from .op import Operators
 from .passes.renaming import rename_reads
-from .schemas import arrange, find_schema, get_schema
+from .schemas import arrange, find_schema, get_schema, opset_of
 from .types import FLOATS, Shape, TensorType, element_type, innermost_dtype, numpy_dtype, onnx_dtype, tensor_type
 from .value import Operand, Value
 from .weights import Weights, constant_tensor
@@ -70,7 +70,7 @@ class Graph:
         self.index = index
         self.weights = weights
         self.path = path
-        self.opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+        self.opset = opset_of(model)
         if not self.opset:
             raise InvalidModelError("the model imports no version of the default operator set ai.onnx.")
         self.op = Operators(self)

@@ -18,6 +18,7 @@ from onnx import (
 from onnx.defs import OpSchema
 
 from .dependencies import reads
+from .schemas import opset_of
 from .types import TensorType, same_shape, tensor_type
 from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
@@ -78,7 +79,7 @@ def _says_something(proto: TypeProto) -> bool:
 
 def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
     """Forget shapes that come from nodes whose inference is wrong, and infer again what depends on them."""
-    opset = next((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+    opset = opset_of(model)
     tainted: set[str] = set()
     initializers = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:

@@ -29,6 +29,11 @@ def ir_version_of(opset: int) -> int:
     return max(10, int(helper.find_min_ir_version_for([helper.make_opsetid("", opset)])))
 
 
+def opset_of(model: onnx.ModelProto) -> int:
+    """The version of the default operator set that a model imports; 0 where it imports none."""
+    return next((int(o.version) for o in model.opset_import if o.domain in ("", "ai.onnx")), 0)
+
+
 @functools.cache
 def find_schema(op_type: str, opset: int, domain: str = "") -> OpSchema | None:
     """The schema in force at ``opset``, or None where the operator does not exist."""

@@ -16,6 +16,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 from . import names
 from .errors import FeedError, InvalidModelError, UnknownNameError, did_you_mean
 from .graph.dependencies import all_nodes, needed_nodes, subgraphs
+from .graph.function_weights import function_weights
 from .graph.inner_weights import inner_weights
 from .graph.load import load
 from .graph.outputs import choose_outputs
@@ -116,7 +117,7 @@ def unpack_forward_model(model: ModelProto) -> ModelProto | None:
 def can_give(model: ModelProto, weights: Weights, parameters: Collection[str], outputs: Iterable[str]) -> bool:
     """Whether a light model has these parameters and outputs, and the data of all that the outputs depend on."""
     graph = model.graph
-    if not _holders(graph).keys() >= set(parameters):
+    if not _holders(model).keys() >= set(parameters):
         return False
     wanted = list(outputs)
     known = {name for node in graph.node for name in node.output if name}
@@ -132,7 +133,7 @@ def can_give(model: ModelProto, weights: Weights, parameters: Collection[str], o
 
 
 def _replace_parameters(model: ModelProto, weights: Weights, parameters: Mapping[str, npt.NDArray[Any]]) -> None:
-    holders = _holders(model.graph)
+    holders = _holders(model)
     unknown = [name for name in parameters if name not in holders]
     if unknown:
         raise UnknownNameError(
@@ -157,11 +158,13 @@ def _replace_parameters(model: ModelProto, weights: Weights, parameters: Mapping
             tensor.CopyFrom(made.tensor(tensor.name))
 
 
-def _holders(graph: GraphProto) -> dict[str, TensorProto]:
-    """The tensors that may be replaced, by name; those of bodies as they are called outside."""
+def _holders(model: ModelProto) -> dict[str, TensorProto]:
+    """The tensors that may be replaced, by name; those of bodies and functions as they are called outside."""
+    graph = model.graph
     held = {node.output[0]: tensor for node in graph.node if (tensor := constant_tensor(node)) is not None}
     held |= {tensor.name: tensor for tensor in graph.initializer}
-    return {weight.name: weight.tensor for weight in inner_weights(graph)} | held
+    inner = {weight.name: weight.tensor for weight in (*inner_weights(graph), *function_weights(model))}
+    return inner | held
 
 
 def _misfit(tensor: TensorProto, name: str, array: npt.NDArray[Any]) -> str | None:

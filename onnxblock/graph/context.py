@@ -11,6 +11,7 @@ from pathlib import Path
 from onnx import GraphProto, ModelProto, helper
 
 from ..errors import NoGraphError
+from .function_weights import lift_function_weights
 from .graph import Graph
 from .inner_weights import lift_inner_weights
 from .load import load
@@ -84,6 +85,7 @@ def open_graph(model: ModelProto | str | os.PathLike[str], model_path: str | os.
     if isinstance(model, ModelProto) and model_path is not None:
         bare, weights = detach(model, Path(model_path).parent)
         lift_inner_weights(bare, weights)
+        lift_function_weights(bare, weights)
     else:
         bare, weights = load(model)
     path = model_path if model_path is not None else None if isinstance(model, ModelProto) else model

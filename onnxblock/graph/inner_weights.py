@@ -1,4 +1,7 @@
-"""Weights inside the bodies of If, Loop and Scan: their own initializers, and the tensors of Constant nodes."""
+"""Weights inside the bodies of If, Loop and Scan: their own initializers, and the tensors of Constant nodes.
+
+Those inside model-local functions are in :mod:`~onnxblock.graph.function_weights`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto
+from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from .dependencies import subgraphs
 from .passes.renaming import rename_reads
@@ -16,28 +19,32 @@ from .weights import Weights, constant_tensor, is_large, stub
 
 @dataclass(frozen=True)
 class InnerWeight:
-    """A tensor in a body.
+    """A tensor in a body or a function.
 
-    ``name`` is what it is called outside: its own name where nothing else in the model has that, else with the nodes
-    and attributes in front through which it is reached, such as ``If_3.then_branch.weight``.
+    ``name`` is what it is called outside.  In a body of the model that is its own name where nothing else in the model
+    has it, else with the nodes and attributes in front through which it is reached, as ``If_3.then_branch.weight``.
     """
 
     name: str
     own_name: str
     tensor: TensorProto
-    body: GraphProto
+    body: GraphProto | FunctionProto
     node: NodeProto | None
     """The Constant that holds it, None for an initializer."""
+
+    @property
+    def is_output(self) -> bool:
+        """Whether it is, as it stands, what its body or function puts out."""
+        return any(self.own_name == (o if isinstance(o, str) else o.name) for o in self.body.output)
 
 
 def inner_weights(graph: GraphProto) -> list[InnerWeight]:
     """The tensors in the bodies of ``graph``, at whatever depth, in the order of the nodes."""
     counts = Counter(_values(graph))
     found, used = [], set(counts)
-    for path, weight in _in_bodies(graph.node, ""):
+    for path, weight in in_bodies(graph.node, ""):
         name = weight.own_name
-        is_output = any(output.name == name for output in weight.body.output)
-        if counts[name] > 1 or is_output:
+        if counts[name] > 1 or weight.is_output:
             name = base = f"{path}.{name}"
             number = 0
             while name in used:
@@ -58,22 +65,27 @@ def _values(graph: GraphProto) -> Iterator[str]:
             yield from _values(body)
 
 
-def _in_bodies(nodes: Iterable[NodeProto], path: str) -> Iterator[tuple[str, InnerWeight]]:
+def in_bodies(nodes: Iterable[NodeProto], path: str) -> Iterator[tuple[str, InnerWeight]]:
+    """The tensors in the bodies of these nodes, each with the path to its body, which starts with ``path``."""
     for node in nodes:
         for attribute in node.attribute:
-            if attribute.type != AttributeProto.GRAPH:
-                continue
-            body = attribute.g
-            inside = f"{path}{node.name or node.output[0]}.{attribute.name}"
-            given = {v.name for v in body.input}
-            for tensor in body.initializer:
-                if tensor.name not in given:
-                    yield inside, InnerWeight(tensor.name, tensor.name, tensor, body, None)
-            for inner in body.node:
-                held = constant_tensor(inner)
-                if held is not None:
-                    yield inside, InnerWeight(inner.output[0], inner.output[0], held, body, inner)
-            yield from _in_bodies(body.node, f"{inside}.")
+            if attribute.type == AttributeProto.GRAPH:
+                inside = f"{path}{node.name or node.output[0]}.{attribute.name}"
+                body = attribute.g
+                given = {v.name for v in body.input}
+                for tensor in body.initializer:
+                    if tensor.name not in given:
+                        yield inside, InnerWeight(tensor.name, tensor.name, tensor, body, None)
+                yield from in_constants(body, inside)
+
+
+def in_constants(body: GraphProto | FunctionProto, path: str) -> Iterator[tuple[str, InnerWeight]]:
+    """The tensors of the Constant nodes of a body or a function, and all in the bodies of its nodes, with paths."""
+    for node in body.node:
+        held = constant_tensor(node)
+        if held is not None:
+            yield path, InnerWeight(node.output[0], node.output[0], held, body, node)
+    yield from in_bodies(body.node, f"{path}.")
 
 
 def lift_inner_weights(model: ModelProto, weights: Weights) -> None:
@@ -103,11 +115,11 @@ def lifted(weight: InnerWeight) -> TensorProto:
 
 def _remove_from_body(weight: InnerWeight) -> None:
     body, own = weight.body, weight.own_name
-    if weight.node is None:
-        body.initializer.remove(weight.tensor)
-    else:
+    if weight.node is not None:
         body.node.remove(weight.node)
-    if any(output.name == own for output in body.output):
+    elif isinstance(body, GraphProto):
+        body.initializer.remove(weight.tensor)
+    if weight.is_output:
         # What a body puts out must be computed by one of its nodes.
         body.node.insert(0, NodeProto(op_type="Identity", name=own, input=[weight.name], output=[own]))
     elif weight.name != own:

@@ -12,6 +12,7 @@ from onnx import GraphProto, ModelProto, TensorProto
 from ..errors import InvalidModelError
 from ..files import as_path
 from .external import ExternalFiles
+from .function_weights import lift_function_weights
 from .inner_weights import lift_inner_weights
 from .structure import settle_structure
 from .weights import Weights, detach_with
@@ -32,8 +33,8 @@ def load(model: ModelProto | str | os.PathLike[str], *, lift_constants: bool = T
     Args:
         model: a model, or the path of an ``.onnx`` file.  External data lies beside the file; that of a
             ``ModelProto``, in the current folder.
-        lift_constants: whether ``Constant`` nodes with large tensors, and the weights of bodies, become initializers
-            of the main graph.
+        lift_constants: whether ``Constant`` nodes with large tensors, and the weights of bodies and functions, become
+            initializers of the main graph.
 
     Raises:
         InvalidModelError: the file is missing, empty, truncated or something else than a model; there is no graph or
@@ -65,6 +66,7 @@ def _light(model: ModelProto, what: str, files: ExternalFiles, lift_constants: b
     settle_structure(light, what)
     if lift_constants:
         lift_inner_weights(light, weights)
+        lift_function_weights(light, weights)
     return light, weights
 
 

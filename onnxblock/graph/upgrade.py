@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass, replace
 from itertools import repeat
 
@@ -13,6 +13,7 @@ from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, 
 from ..errors import InvalidModelError
 from ..names import OWN_DOMAIN
 from .dependencies import all_nodes, subgraphs
+from .function_weights import lift_function_constants
 from .naming import Names
 from .schemas import NEWEST_OPSET
 from .types import TensorType, tensor_type
@@ -123,14 +124,16 @@ def _inline_functions(model: ModelProto) -> ModelProto:
     """The model with the bodies of its functions in place of their calls.
 
     Functions of our own domain stay, since they carry gradients.  The inliner passes over functions whose opsets are
-    not those of the model, so these are made equal first, and it does not import what the bodies need.
+    not those of the model, so these are made equal first, and it does not import what the bodies need.  Float
+    constants of a function, which its calls share, are moved out of it before they would be copied.
     """
     if not model.functions:
         return model
+    constants = lift_function_constants(model)
     opset = max(_opset(model), *(_opset(function) for function in model.functions))
     for function in model.functions:
         if 0 < _opset(function) < opset:
-            _raise_function(function, opset)
+            _raise_function(function, opset, constants)
     if _opset(model) < opset:
         _raise_graph(model, opset)
     versions: dict[str, int] = {}
@@ -179,12 +182,12 @@ def _raise_graph(model: ModelProto, target: int) -> None:
     _set_opset(model, target)
 
 
-def _raise_function(function: FunctionProto, target: int) -> None:
-    """Raise the body of a function, where types are not known."""
+def _raise_function(function: FunctionProto, target: int, constants: Mapping[str, TensorProto]) -> None:
+    """Raise the body of a function, where types are not known; ``constants`` are inputs that every call gives."""
     body = GraphProto(node=function.node)
     names, used = _names_in(body)
     names.take([*function.input, *function.output])
-    scope = _Scope(_opset(function), target, {}, names, used | set(function.output), {}, [])
+    scope = _Scope(_opset(function), target, {}, names, used | set(function.output), dict(constants), [])
     _raise_body(body, None, scope)
     _raise_problems(scope)
     del function.node[:]

@@ -234,7 +234,8 @@ def constant_tensor(node: NodeProto) -> TensorProto | None:
     """The tensor that a ``Constant`` node holds in its attribute ``value``; None for any other node."""
     if node.op_type != "Constant" or node.domain not in {"", "ai.onnx"}:
         return None
-    return next((a.t for a in node.attribute if a.name == "value" and a.type == AttributeProto.TENSOR), None)
+    held = (a for a in node.attribute if a.name == "value" and a.type == AttributeProto.TENSOR)
+    return next((a.t for a in held if not a.ref_attr_name), None)
 
 
 def _refuse_duplicates(graph: GraphProto) -> None:
@@ -293,7 +294,7 @@ def _inner_tensors(model: ModelProto) -> Iterator[TensorProto]:
 
 def _tensors_of(node: NodeProto) -> Iterator[TensorProto]:
     for attribute in node.attribute:
-        if attribute.type == AttributeProto.TENSOR:
+        if attribute.type == AttributeProto.TENSOR and not attribute.ref_attr_name:
             yield attribute.t
         yield from attribute.tensors
     for body in subgraphs(node):

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from onnx import NodeProto, helper
+from onnx import NodeProto, TensorProto, helper
 
 from .dependencies import subgraphs
 from .graph import Graph
 from .loops import body_input_types
 from .subgraph import Subgraph
+from .types import TensorType
+from .value import Value
 from .window_sizes import (
     attributes_of,
     extents,
@@ -81,15 +84,40 @@ def _pad_pool(graph: Graph, node: NodeProto) -> None:
 def _cut_image(graph: Graph, node: NodeProto, cut: dict[int, int]) -> None:
     """Leave out the ends of the image that no window reads, which would be room for one more window.
 
-    The Indices of a MaxPool count the elements of the image that it is given: with them it stays whole.
+    The Indices of a MaxPool, which count the elements of the image that it is given, are counted anew.
     """
-    if len(node.output) > 1 and node.output[1]:
-        return
+    whole, start = graph.value(node.input[0]), len(graph.proto.node)
     with graph.scope(node.name or node.output[0]):
         axes = np.array([2 + axis for axis in cut])
-        short = graph.op.Slice(graph.value(node.input[0]), [0] * len(cut), list(cut.values()), axes)
-    slice_ = graph.proto.node[-1]
+        short = graph.op.Slice(whole, [0] * len(cut), list(cut.values()), axes)
+    before, others = list(graph.proto.node)[start:], list(graph.proto.node)[:start]
     node.input[0] = str(short)
-    others = list(graph.proto.node)[:-1]
+    after: list[NodeProto] = []
+    if len(node.output) > 1 and node.output[1]:
+        indices = node.output[1]
+        with graph.scope(node.name or node.output[0]):
+            node.output[1] = graph.unique("Indices")
+            graph.set_type(node.output[1], TensorType(TensorProto.INT64, None))
+            moved = _indices_in(graph, graph.value(node.output[1]), short, whole, attributes_of(node))
+        after = [*list(graph.proto.node)[start + len(before) :], helper.make_node("Identity", [moved], [indices])]
     place = next(k for k, other in enumerate(others) if other.output[0] == node.output[0])
-    graph.arrange([*others[:place], slice_, *others[place:]])
+    graph.arrange([*others[:place], *before, others[place], *after, *others[place + 1 :]])
+
+
+def _indices_in(graph: Graph, indices: Value, short: Value, whole: Value, attributes: Mapping[str, Any]) -> Value:
+    """The same elements as ``indices`` of a part of the images, counted in the whole ones.
+
+    Both begin at the same corner, so the coordinates are equal; with storage_order 1 the first is the fastest.
+    """
+    axes = range(2, 2 + len(attributes["kernel_shape"]))
+    moved: Value | None = None
+    weight: Value | None = None
+    for axis in axes if attributes.get("storage_order") else reversed(axes):
+        from_, to = (graph.op.Shape(x, start=axis, end=axis + 1) for x in (short, whole))
+        coordinate = graph.op.Mod(indices, from_)
+        indices = indices / from_
+        step = coordinate if weight is None else coordinate * weight
+        moved = step if moved is None else moved + step
+        weight = to if weight is None else weight * to
+    assert moved is not None and weight is not None
+    return moved + indices * weight

@@ -75,6 +75,36 @@ def test_pools_whose_last_window_starts_in_the_padding(kind, given, opset):
         _same_values_and_gradients(model, normal(*sizes) + np.float32(0.01))
 
 
+@pytest.mark.parametrize("opset", [19, 21, 22])
+@pytest.mark.parametrize("order", [0, 1])
+@pytest.mark.parametrize(
+    ("shape", "given"),
+    [
+        ([2, 3, 6, 7], {"kernel_shape": [2, 2], "strides": [4, 2], "pads": [1, 0, 1, 0]}),
+        ([2, 3, 7, 6], {"kernel_shape": [2, 2], "strides": [2, 4], "pads": [0, 1, 0, 1]}),
+        ([2, "channels", 6, 6], {"kernel_shape": [2, 1], "strides": [4, 4], "pads": [1, 0, 1, 0]}),
+        ([2, 3, 6, "width"], {"kernel_shape": [2, 2], "strides": [4, 2], "pads": [1, 0, 1, 0]}),
+        ([1, 2, 6, 3, 6], {"kernel_shape": [2, 2, 2], "strides": [4, 1, 4], "pads": [1, 0, 1, 1, 0, 1]}),
+    ],
+    ids=str,
+)
+def test_indices_that_are_read_count_the_whole_image(shape, given, order, opset):
+    """Windows further apart than they are long: the end of the image, which none reads, is left out, not its count."""
+    model = _model("MaxPool", shape, None, opset, ceil_mode=1, storage_order=order, **given)
+    model.graph.node[1].output.append("indices")
+    model.graph.output.append(helper.make_tensor_value_info("indices", TensorProto.INT64, None))
+    x = normal(*(n if isinstance(n, int) else 7 for n in shape)) + np.float32(0.01)
+    graph = open_graph(model)
+    make_windows_explicit(graph)
+    y, indices = onnxruntime_evaluator(model)({"x": x})
+    found = onnxruntime_evaluator(graph.to_model_proto())({"x": x})
+    np.testing.assert_array_equal(found[0], y)
+    np.testing.assert_array_equal(found[1], indices)
+    assert onnxblock.check_gradients(model, {"x": x.astype(np.float64)}, outputs=["z"]).comparisons
+    d = onnxruntime_evaluator(onnxblock.gradients(model, ["x"], outputs=["z"]))({"x": x})[0]
+    assert d.shape == x.shape
+
+
 @pytest.mark.parametrize("opset", [18, 21, 22])
 @pytest.mark.parametrize("side", ["SAME_UPPER", "SAME_LOWER"])
 @pytest.mark.parametrize(("stride", "added", "dilation"), [(3, 1, 1), (2, 1, 1), (3, 2, 2), (4, 3, 1), (2, 1, 3)])

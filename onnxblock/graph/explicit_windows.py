@@ -119,5 +119,6 @@ def _indices_in(graph: Graph, indices: Value, short: Value, whole: Value, attrib
         step = coordinate if weight is None else coordinate * weight
         moved = step if moved is None else moved + step
         weight = to if weight is None else weight * to
-    assert moved is not None and weight is not None
+    assert moved is not None
+    assert weight is not None
     return moved + indices * weight

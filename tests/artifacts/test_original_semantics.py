@@ -131,8 +131,8 @@ def test_exports_keep_the_ir_version_and_leave_out_what_nothing_reads(tmp_path):
     assert [t.name for t in exported.graph.initializer] == ["W1", "b1"]
 
 
-def test_what_crashes_the_original_is_an_exception(tmp_path):
-    """Evaluation without a model for it, and assigning before a module exists."""
+def test_what_the_original_crashes_at_or_refuses(tmp_path):
+    """Evaluation without a model for it, which ends its process; assigning before a module exists; ``repr``."""
     files = Files(tmp_path)
     state = CheckpointState.load_checkpoint(files.checkpoint)
     state.parameters["b1"].data = np.ones(4, np.float32)

@@ -34,19 +34,19 @@ def original(original_python: str, tmp_path: Path) -> Original:
 
     def run(**job: Any) -> dict[str, np.ndarray]:
         path = tmp_path / f"job{next(numbers)}.json"
-        path.write_text(json.dumps(job, default=str), encoding="utf-8")
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        environment.pop("PYTHONPATH", None)
-        done = subprocess.run(
-            [original_python, str(LOOP), str(path)],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert done.returncode == 0, f"the original failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"
+        run_job(original_python, LOOP, path, job)
         with np.load(path.with_suffix(".npz")) as result:
             return dict(result)
 
     return run
+
+
+def run_job(python: str, script: Path, path: Path, job: dict[str, Any]) -> None:
+    """Write a job to ``path`` and run ``script`` with it; what it says goes beside it."""
+    path.write_text(json.dumps(job, default=str), encoding="utf-8")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [python, str(script), str(path)], cwd=path.parent, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"the original failed:\n{done.stdout[-2000:]}{done.stderr[-4000:]}"

@@ -13,7 +13,7 @@ from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
 from onnxblock.errors import ArgumentError, InvalidModelError, OnnxBlockError, refusal
 from onnxblock.files import AnyPath, as_path
-from onnxblock.graph.store import SINGLE_FILE_NBYTES, model_nbytes, write
+from onnxblock.graph.store import DATA_SUFFIX, SINGLE_FILE_NBYTES, model_nbytes, write_together
 from onnxblock.graph.weights import Weights, is_stub
 from onnxblock.training import TrainingModels
 
@@ -24,6 +24,7 @@ _FILES = (
     names.STEP_MODEL_FILE,
     names.CHECKPOINT_FILE,
 )
+_WRITTEN = (*_FILES, *(name + DATA_SUFFIX for name in (names.TRAINING_MODEL_FILE, names.CHECKPOINT_FILE)))
 _OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY)
 
 
@@ -55,7 +56,7 @@ def _folder_of(folder: Path, prefix: str) -> Path:
 
 def require_other_files(folder: Path, prefix: str, sources: Iterable[Path]) -> None:
     """Raise :class:`ArgumentError` when the files to write include one of ``sources``, which the model is read from."""
-    taken = [path for name in _FILES if (path := folder / f"{prefix}{name}").exists() and _is_any(path, sources)]
+    taken = [path for name in _WRITTEN if (path := folder / f"{prefix}{name}").exists() and _is_any(path, sources)]
     if taken:
         raise ArgumentError(
             f"{', '.join(repr(str(path)) for path in taken)} would be overwritten, and the model is read from there.",
@@ -76,7 +77,8 @@ def write_models(
 ) -> dict[str, Path]:
     """Write each model under its file name with these entries of metadata; return the paths by file name.
 
-    The folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
+    Models that are too large for one file share a second one, where each weight that stays in them stands once.  The
+    folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
     """
     try:
         _folder_of(folder, prefix).mkdir(parents=True, exist_ok=True)
@@ -84,17 +86,15 @@ def write_models(
         raise OnnxBlockError(
             f"cannot make the folder {str(folder)!r}: {error.strerror or error}.", "Choose another folder."
         ) from error
-    written = {}
     for file_name, model in models.items():
         kept = [p for p in model.metadata_props if p.key not in _OWN_METADATA]  # the model may be one of ours
         del model.metadata_props[:]
         model.metadata_props.extend(kept)
         for key, text in metadata[file_name].items():
             model.metadata_props.add(key=key, value=text)
-        path = folder / f"{prefix}{file_name}"
-        write(model, weights, path)
-        written[file_name] = path
-    return written
+    paths = {file_name: folder / f"{prefix}{file_name}" for file_name in models}
+    write_together({paths[file_name]: model for file_name, model in models.items()}, weights)
+    return paths
 
 
 def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> None:

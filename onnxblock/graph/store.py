@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import BinaryIO
 
 from onnx import GraphProto, ModelProto, TensorProto
@@ -16,6 +17,9 @@ from .wire import copy_fields, length_prefix
 SINGLE_FILE_NBYTES = 1800 << 20
 """Models of at least this size get a second file: protobuf's own limit is 2 GiB, and some margin is needed."""
 
+DATA_SUFFIX = ".data"
+"""What the name of a file with external data has after that of the model."""
+
 _ALIGNMENT = 4096
 _GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
 _INITIALIZER = GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
@@ -23,30 +27,41 @@ _RAW_DATA = TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
 
 
 def write(model: ModelProto, weights: Weights, path: str | os.PathLike[str]) -> None:
-    """Write a model to ``path``: the bytes that ``onnx.save`` would write were the weights inside it.
+    """Write one model: :func:`write_together` with nothing else."""
+    write_together({as_path(path): model}, weights)
 
-    From :data:`SINGLE_FILE_NBYTES` on, the weights go to ``<path>.data`` beside it, as external data.  Files appear
-    whole or not at all, and the files that the weights come from may be the ones written.
+
+def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
+    """Write models that may share weights, each to its path: the bytes that ``onnx.save`` would write.
+
+    The weights of a model of :data:`SINGLE_FILE_NBYTES` and more are external data, ``<path>.data`` beside it.  Several
+    such models in one folder share the file of the first, where a weight of both stands once.  Files appear whole or
+    not at all, in the order of ``models``, the one with the data first; and those that the weights come from may be
+    among the ones written.
 
     Args:
-        model: the graph, with a stub for each large weight.
+        models: graphs with a stub for each large weight, by the ``.onnx`` file, absolute or relative to the current
+            folder.
         weights: the data of at least those stubs.
-        path: the ``.onnx`` file, absolute or relative to the current folder.
 
     Raises:
-        OnnxBlockError: the file cannot be written.
+        OnnxBlockError: a file cannot be written.
         UnknownNameError: the data of a stub is not among the weights.
         InvalidModelError: the data of a weight can no longer be read.
     """
-    path = as_path(path).absolute()
-    with ExitStack() as files:
-        if model_nbytes(model, weights) < SINGLE_FILE_NBYTES:
-            _write_model(files.enter_context(replacing(path)), model, weights)
-            return
-        data_path = path.with_name(path.name + ".data")
-        file = files.enter_context(replacing(path))
-        data = files.enter_context(replacing(data_path))
-        _write_model(file, _with_external_data(model, weights, data, data_path.name), Weights())
+    by_path = {path.absolute(): model for path, model in models.items()}
+    large = [path for path, model in by_path.items() if model_nbytes(model, weights) >= SINGLE_FILE_NBYTES]
+    with ExitStack() as files:  # which closes the last one first
+        opened = {path: files.enter_context(replacing(path)) for path in reversed(by_path)}
+        data = None
+        if large:
+            data_path = large[0].with_name(large[0].name + DATA_SUFFIX)
+            data = _DataFile(files.enter_context(replacing(data_path)), data_path.name, weights)
+        for path, model in by_path.items():
+            if data is not None and path in large:
+                _write_model(opened[path], data.hold(model), Weights())
+            else:
+                _write_model(opened[path], model, weights)
 
 
 def model_nbytes(model: ModelProto, weights: Weights) -> int:
@@ -55,20 +70,34 @@ def model_nbytes(model: ModelProto, weights: Weights) -> int:
     return int(model.ByteSize()) + sum(weights.nbytes(name) for name in stubs)
 
 
-def _with_external_data(model: ModelProto, weights: Weights, data: BinaryIO, location: str) -> ModelProto:
-    """A copy of ``model`` whose stubs refer to ``location``, where their data was written."""
-    external = ModelProto()
-    external.CopyFrom(model)
-    for tensor in external.graph.initializer:
-        if not is_stub(tensor):
-            continue
-        offset = -(-data.tell() // _ALIGNMENT) * _ALIGNMENT
-        data.seek(offset)
-        data.writelines(weights.chunks(tensor.name))
-        tensor.ClearField("external_data")
-        for key, value in (("location", location), ("offset", offset), ("length", weights.nbytes(tensor.name))):
-            tensor.external_data.add(key=key, value=str(value))
-    return external
+class _DataFile:
+    """A file of external data, and where in it each weight is."""
+
+    def __init__(self, file: BinaryIO, location: str, weights: Weights) -> None:
+        self._file, self._location, self._weights = file, location, weights
+        self._offsets: dict[str, int] = {}
+
+    def hold(self, model: ModelProto) -> ModelProto:
+        """A copy of ``model`` whose stubs refer to this file; what it does not have yet is written."""
+        external = ModelProto()
+        external.CopyFrom(model)
+        for tensor in external.graph.initializer:
+            if not is_stub(tensor):
+                continue
+            entries = {"location": self._location, "offset": self._offset(tensor.name)}
+            entries["length"] = self._weights.nbytes(tensor.name)
+            tensor.ClearField("external_data")
+            for key, value in entries.items():
+                tensor.external_data.add(key=key, value=str(value))
+        return external
+
+    def _offset(self, name: str) -> int:
+        if name not in self._offsets:
+            offset = -(-self._file.tell() // _ALIGNMENT) * _ALIGNMENT
+            self._file.seek(offset)
+            self._file.writelines(self._weights.chunks(name))
+            self._offsets[name] = offset
+        return self._offsets[name]
 
 
 def _write_model(file: BinaryIO, model: ModelProto, weights: Weights) -> None:

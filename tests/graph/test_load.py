@@ -13,7 +13,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 from onnxblock.errors import InvalidModelError, OnnxBlockError, UnknownNameError
 from onnxblock.graph import store
 from onnxblock.graph.load import load
-from onnxblock.graph.store import write
+from onnxblock.graph.store import write, write_together
 from onnxblock.graph.weights import Weights, detach, is_stub
 
 
@@ -105,6 +105,29 @@ def test_a_model_can_be_written_over_the_file_it_comes_from(tmp_path: Path, mode
     write(light, weights, path)
     assert onnx.load(path, load_external_data=False).graph.initializer[0].HasField("raw_data")
     assert onnx.load(path) == model
+
+
+def test_large_models_share_a_second_file(tmp_path: Path, model: ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What several hold stands once; what only a later one holds comes behind; small models stay whole."""
+    monkeypatch.setattr(store, "SINGLE_FILE_NBYTES", 4096)
+    light, weights = detach(model)
+    first, last = [t.name for t in light.graph.initializer if is_stub(t)]
+    expected = onnx.load_from_string(model.SerializeToString())
+    fewer, small = onnx.ModelProto(), onnx.ModelProto()
+    fewer.CopyFrom(light)
+    small.CopyFrom(light)
+    fewer.graph.initializer.remove(next(t for t in fewer.graph.initializer if t.name == last))
+    del small.graph.initializer[:]
+    models = {tmp_path / "a.onnx": fewer, tmp_path / "b.onnx": small, tmp_path / "c.onnx": light}
+    write_together(models, weights)
+    assert names_in(tmp_path) == ["a.onnx", "a.onnx.data", "b.onnx", "c.onnx"]
+    whole = onnx.load(tmp_path / "c.onnx")
+    for tensor, original in zip(whole.graph.initializer, expected.graph.initializer, strict=True):
+        np.testing.assert_array_equal(numpy_helper.to_array(tensor), numpy_helper.to_array(original))
+    kept = {t.name: numpy_helper.to_array(t) for t in onnx.load(tmp_path / "a.onnx").graph.initializer}
+    np.testing.assert_array_equal(kept[first], weights.array(first))
+    end = -(-weights.nbytes(first) // 4096) * 4096 + weights.nbytes(last)
+    assert (tmp_path / "a.onnx.data").stat().st_size == end
 
 
 def test_large_models_get_a_second_file(tmp_path: Path, model: ModelProto, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +273,7 @@ def test_writing_says_what_is_wrong_and_leaves_what_was_there(tmp_path: Path, mo
 _MEMORY = """
 import resource, sys
 from onnxblock.graph.load import load
-from onnxblock.graph.store import write
+from onnxblock.graph.store import write, write_together
 from onnxblock.graph.weights import is_stub
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 load(sys.argv[1] + "/small.onnx")

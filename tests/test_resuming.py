@@ -225,6 +225,21 @@ def test_states_of_another_optimizer_are_refused(before, after, tmp_path):
     assert begin(files, folder / "without").optimizer.completed_steps == 0
 
 
+def of_group(name: str) -> optim.ParameterGroups:
+    return optim.ParameterGroups(optim.SGD(momentum=0.9), optim.Group(f"*{name}", optimizer=optim.Lion()))
+
+
+def test_groups_are_compared_parameter_by_parameter(tmp_path):
+    """Momentum and Lion keep one tensor each, so numbers and shapes would not tell."""
+    saved = saved_with(of_group("weight_1"), tmp_path) / "saved"
+    files = generate(perceptron(hidden=4), tmp_path / "new", optimizer=of_group("bias_1"))
+    with pytest.raises(CheckpointError, match=r"weight_1: average of g.*and .*bias_1: average of g"):
+        begin(files, saved)
+    named = optim.ParameterGroups(optim.SGD(momentum=0.9), optim.Group("*t_1", name="head", optimizer=optim.Lion()))
+    files = generate(perceptron(hidden=4), tmp_path / "same", optimizer=named)
+    assert begin(files, saved).optimizer.completed_steps == 1
+
+
 def test_checkpoints_that_do_not_say_what_they_hold(tmp_path):
     """Those of the original, and those of optimizers built by hand, are taken as they come."""
     from onnxblock.checkpoint import write_checkpoint

@@ -134,14 +134,6 @@ class ParameterGroups(Optimizer):
         scales = {name: g.learning_rate_scale for name, g in zip(self._names, self._groups)}
         return {name: scale for name, scale in scales.items() if scale is not None}
 
-    @property
-    def memory(self) -> str:
-        """That of the optimizer, and of the groups where it is another one."""
-        common = self._optimizer.memory
-        parts = zip(self._names, self._parts)
-        others = [f"{name}: {p.optimizer.memory}" for name, p in parts if p.optimizer.memory != common]
-        return "; ".join([common, *others])
-
     def states(self, shape: Shape) -> Sequence[State]:
         """Those of a parameter in no group."""
         return self._optimizer.states(shape)

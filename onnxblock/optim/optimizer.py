@@ -122,11 +122,11 @@ class Optimizer(Block):
         chosen = trainable(parameters)
         parts = {p: self.part_for(p) for p in chosen}
         if wants_sequences():
-            self._record(parts, {})
+            self._record(parts, {}, _memory_in_words(parts))
             return self._build_sequences(chosen)
         cut = self._slices(parts) if wants_slices() and clips_slices(self.clip_grad) else {}
         tensors = {tensor: part for p, part in parts.items() for tensor in _cut(p, cut.get(p.name))}
-        self._record(tensors, cut)
+        self._record(tensors, cut, _memory_in_words(parts))
         return self._build_tensors(tensors)
 
     def _slices(self, parts: Mapping[Parameter, Part]) -> dict[str, Sequence[tuple[int, int]]]:
@@ -176,16 +176,27 @@ class Optimizer(Block):
         inputs = [graph.input(n, p.dtype, p.shape) for n in (p.name, p.name + names.GRADIENT_SUFFIX)]
         return [*inputs, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in _named_states(p, part))]
 
-    def _record(self, tensors: Mapping[Parameter, Part], cut: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    def _record(
+        self, tensors: Mapping[Parameter, Part], cut: Mapping[str, Sequence[tuple[int, int]]], memory: str
+    ) -> None:
         """Write into the model's metadata what its inputs do not say, for whoever prepares them."""
         states = [named for p, part in tensors.items() for named in _named_states(p, part)]
         initial = {name: state.initial for name, state in states if state.initial != 0}
         if initial:
             _add_metadata(self.base, names.INITIAL_STATES_KEY, initial)
         scales = {names.group_learning_rate(group): scale for group, scale in self.learning_rate_scales.items()}
-        about = {"description": repr(self), "memory": self.memory, "learning_rate_scales": scales}
+        about = {"description": repr(self), "memory": memory, "learning_rate_scales": scales}
         about |= {"slices": cut} if cut else {}
         _add_metadata(self.base, names.OPTIMIZER_KEY, about)
+
+
+def _memory_in_words(parts: Mapping[Parameter, Part]) -> str:
+    """What is kept of most parameters, and of those by name of which something else is kept."""
+    owners: dict[str, list[str]] = {}
+    for p, part in parts.items():
+        owners.setdefault(part.optimizer.memory, []).append(p.name)
+    common = max(owners, key=lambda memory: len(owners[memory]))
+    return "; ".join([common, *(f"{', '.join(of)}: {memory}" for memory, of in owners.items() if memory != common)])
 
 
 def _cut(parameter: Parameter, ranges: Sequence[tuple[int, int]] | None) -> list[Parameter]:

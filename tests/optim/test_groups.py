@@ -130,8 +130,26 @@ def test_inputs_and_what_the_model_says_of_itself():
         assert "clip_grad=ClipGradNorm(1.0)" in about["description"]
         assert about["memory"] == optimizer.memory
     assert groups.memory == inner.memory == "average of g, average of g²"
-    mixed = ParameterGroups(inner, Group("bias", optimizer=optim.SGD(momentum=0.9)), Group("v", optimizer=optim.SGD()))
-    assert mixed.memory == "average of g, average of g²; group1: momentum; group2: nothing"
+
+
+def test_what_is_kept_of_which_parameter():
+    adam, momentum = optim.AdamW(), optim.SGD(momentum=0.9)
+    of = {
+        ParameterGroups(adam, Group("bias", optimizer=momentum)): "{adam}; bias: momentum",
+        ParameterGroups(adam, Group("v", "bias", optimizer=momentum)): "momentum; layer/weight: {adam}",
+        ParameterGroups(momentum, Group("layer/*", optimizer=adam)): "momentum; layer/weight: {adam}",
+        ParameterGroups(optim.SGD(), Group("*", optimizer=adam)): "{adam}",
+        ParameterGroups(adam, Group("bias", optimizer=momentum), Group("v", optimizer=optim.SGD())): (
+            "{adam}; bias: momentum; v: nothing"
+        ),
+        optim.ExponentialMovingAverage(ParameterGroups(adam, Group("bias", optimizer=momentum))): (
+            "{adam}, average of p; bias: momentum, average of p"
+        ),
+    }
+    for optimizer, words in of.items():
+        metadata = step_model(optimizer).metadata_props
+        about = json.loads(next(p.value for p in metadata if p.key == names.OPTIMIZER_KEY))
+        assert about["memory"] == words.format(adam=adam.memory)
 
 
 def test_averages_of_groups_are_those_of_the_parameters():

@@ -6,12 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import artifacts
 from artifacts import api
 from onnxblock import optim
 from onnxblock.checkpoint import read_checkpoint
+from onnxblock.graph import store
 from tests.interop import loop, networks
 from tests.interop.networks import NETWORKS, Network
 
@@ -141,8 +143,31 @@ def test_default_files_train_with_the_originals_optimizer(family, optimizer, ori
     settings = {"optimizer": OPTIMIZERS[optimizer]}
     stock = generate(NETWORKS[family](), tmp_path / "stock", runtime="onnxruntime", **settings)
     other = generate(NETWORKS[family](), tmp_path / "training", **settings)
+    assert stock["checkpoint"].read_bytes() == other["checkpoint"].read_bytes()
+    for name in ("training_model", "eval_model"):
+        assert onnx.load(stock[name]).graph == onnx.load(other[name]).graph
     mixed = {**stock, "optimizer_model": other["optimizer_model"]}
     assert_alike(loop.run(api, stock), original(**mixed))
+
+
+def test_models_that_share_a_file_of_external_data(original, tmp_path, monkeypatch):
+    """As those above 2 GB do: what is neither trained nor frozen stands in it once."""
+    monkeypatch.setattr(store, "SINGLE_FILE_NBYTES", 2048)
+    random = np.random.default_rng(7)
+    text = f"""
+    wide (float[n, 12] x) => (float[n, {networks.CLASSES}] scores) {{
+        a = Gemm <transB = 1> (x, w0, b0)
+        h = Tanh (a)
+        scores = Gemm <transB = 1> (h, w1, b1)
+    }}"""
+    weights = {"w0": networks.weight(random, 64, 12), "b0": np.zeros(64), "w1": networks.weight(random, 5, 64)}
+    wide = Network(networks.make(text, {**weights, "b1": np.zeros(5)}, 17), networks.vectors)
+    job = {**generate(wide, tmp_path, requires_grad=["w1", "b1"]), "outputs": ["scores"]}
+    assert sorted(p.name for p in tmp_path.glob("*.data")) == ["training_model.onnx.data"]
+    assert (tmp_path / "training_model.onnx.data").stat().st_size == 4 * 64 * 12
+    ours = loop.run(api, {**job, "export": tmp_path / "here.onnx"})
+    assert_alike(ours, original(**job))
+    assert (tmp_path / "here.onnx.data").exists()
 
 
 def test_inference_models_exported_on_both_agree(original, tmp_path):

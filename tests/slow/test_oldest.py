@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from artifacts import api
+from tests.interop import loop
+from tests.interop.networks import NETWORKS
+from tests.interop.test_training import assert_alike, generate
 
 ROOT = Path(__file__).resolve().parents[2]
 TESTS = [
@@ -26,15 +33,23 @@ def oldest() -> list[str]:
     return [f"{name}=={version}.*" for name, version in re.findall(r'"(onnx|numpy|onnxruntime)>=([\d.]+)"', text)]
 
 
-@pytest.mark.skipif(sys.version_info[:2] > NEWEST_PYTHON, reason="the oldest versions have no wheels for this Python")
-def test_the_oldest_versions_train(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def oldest_python(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the oldest versions."""
+    if sys.version_info[:2] > NEWEST_PYTHON:
+        pytest.skip("the oldest versions have no wheels for this Python")
     assert len(oldest()) == 3
-    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "venv")], check=True)
-    python = next(p for p in (tmp_path / "venv").glob("*/python*") if p.stem == "python")
+    folder = tmp_path_factory.mktemp("oldest") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    python = next(p for p in folder.glob("*/python*") if p.stem == "python")
     install = [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check"]
     subprocess.run([*install, *oldest(), "pytest"], check=True)
+    return python
+
+
+def test_the_oldest_versions_train(oldest_python: Path) -> None:
     done = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
+        [str(oldest_python), "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *TESTS],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -42,3 +57,33 @@ def test_the_oldest_versions_train(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout[-4000:]
     assert " passed" in done.stdout
+
+
+TRAIN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from artifacts import api
+from tests.interop import loop
+for path in map(Path, sys.argv[1:]):
+    np.savez(path.with_suffix(".npz"), **loop.run(api, json.loads(path.read_text(encoding="utf-8"))))
+"""
+
+
+def test_files_made_with_the_newest_train_alike_on_the_oldest(oldest_python: Path, tmp_path: Path) -> None:
+    """The same files that tests/interop trains with the original: losses, evaluation, parameters, statistics."""
+    jobs = {}
+    for family in NETWORKS:
+        for opset in (17, 21):
+            for runtime in ("onnxruntime", "onnxruntime-training"):
+                path = tmp_path / f"{family}-{opset}-{runtime}" / "job.json"
+                path.parent.mkdir()
+                jobs[path] = generate(NETWORKS[family](opset), path.parent, runtime=runtime)
+                path.write_text(json.dumps(jobs[path], default=str), encoding="utf-8")
+    done = subprocess.run(
+        [str(oldest_python), "-c", TRAIN, *map(str, jobs)], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    for path, job in jobs.items():
+        with np.load(path.with_suffix(".npz")) as theirs:
+            assert_alike(loop.run(api, job), dict(theirs))

@@ -21,6 +21,7 @@ from .graph.arithmetic import full_like, zeros_like
 from .graph.broadcasting import widen_scalars
 from .graph.check import check
 from .graph.context import current_graph
+from .graph.empty_batches import refuse_empty_batches
 from .graph.explicit_windows import make_windows_explicit
 from .graph.graph import Graph
 from .graph.padding import spell_out_pads
@@ -133,6 +134,7 @@ def build_training_models(
     inline_own_functions(evaluation)
     expand_cross_entropy(evaluation, graph.tensor_type)
     prune(evaluation)
+    refuse_empty_batches(evaluation, graph.tensor_type)
     training, recomputation = _differentiate(
         forward, loss, results, choice, running_variance, recompute, dimension_sizes
     )
@@ -247,6 +249,7 @@ def _differentiate(
     spell_out_pads(graph)
     widen_scalars(graph)
     run_passes(graph.model, graph.tensor_type)
+    refuse_empty_batches(graph.model, graph.tensor_type)
     return graph.model, recomputation
 
 

@@ -12,6 +12,7 @@ from ..errors import BlockBuildError
 from ..graph.arithmetic import full_like, zeros_like
 from ..graph.check import check
 from ..graph.context import current_graph, open_graph
+from ..graph.empty_batches import refuse_empty_batches
 from ..graph.explicit_windows import make_windows_explicit
 from ..graph.graph import Graph
 from ..graph.padding import spell_out_pads
@@ -163,5 +164,6 @@ def _of_model(model: Model, wrt: Sequence[str], outputs: Sequence[str] | None, a
     spell_out_pads(graph)
     result = graph.to_model_proto()
     run_passes(result, graph.tensor_type)
+    refuse_empty_batches(result, graph.tensor_type)
     check(result)
     return result

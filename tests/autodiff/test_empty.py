@@ -1,6 +1,7 @@
 """Tensors without elements: the gradient is built, runs, and has the right shapes, however much of them is known.
 
-Left out is what onnxruntime does not run forward: LSTM, GRU, Attention and GroupNormalization of an empty batch.
+Left out is what onnxruntime does not run forward: Attention and GroupNormalization of an empty batch.  Its kernels of
+LSTM and GRU do not either; the steps that take their place for the gradient do.
 """
 
 from __future__ import annotations
@@ -85,6 +86,9 @@ CASES = [
     case("MaxUnpool", _none(0, 1, 2, 2), np.zeros((0, 1, 2, 2), np.int64), kernel_shape=[2, 2], strides=[2, 2]),
     case("STFT", _none(0, 16, 1), np.array(4), normal(8), np.array(8), opset=17),
     case("LpPool", _none(0, 4, 5, 5), kernel_shape=[2, 2]),
+    case("LSTM", _none(3, 0, 4), normal(2, 20, 4), normal(2, 20, 5), hidden_size=5, direction="bidirectional"),
+    case("GRU", _none(3, 0, 4), normal(1, 15, 4), normal(1, 15, 5), hidden_size=5, linear_before_reset=1),
+    case("RNN", _none(3, 0, 4), normal(1, 5, 4), normal(1, 5, 5), hidden_size=5),
     case("MaxRoiPool", normal(1, 2, 5, 5), _none(0, 5), pooled_shape=[2, 2], constants=(1,)),
 ]
 

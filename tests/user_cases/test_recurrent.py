@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from functools import partial
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from . import NODE, compare_with_torch, make_model, normal
@@ -88,3 +92,57 @@ def test_recurrent(tmp_path, op_type, output, full, directions):
         tolerance=3e-5,
     )
     assert set(training.gradients()) == set(weights)
+
+
+EMPTY = """
+import sys
+import numpy as np
+from onnxblock.errors import OnnxBlockError
+from tests.user_cases import train
+path, folder, steps, batch = *sys.argv[1:3], *map(int, sys.argv[3:5])
+x = np.zeros((steps, batch, 4), np.float32)
+
+def attempt(what, do):
+    try:
+        print(what, np.asarray(do()).shape)
+    except OnnxBlockError as error:
+        print(what, "not_empty" in str(error))
+
+for frozen in ([], ["V", "W", "R"]):
+    training = train(path, folder, frozen_params=frozen)
+    target = np.zeros((steps, 1, batch, 5), np.float32)
+    attempt("train", lambda: training.module(x, target))
+    training.module.eval()
+    attempt("eval", lambda: training.module(x, target))
+"""
+
+
+@pytest.mark.parametrize(
+    ("op_type", "steps", "batch", "said"),
+    [
+        ("LSTM", 3, 0, ["train ()", "eval True", "train True", "eval True"]),
+        ("GRU", 3, 0, ["train ()", "eval True", "train True", "eval True"]),
+        ("GRU", 0, 2, ["train False", "eval True", "train True", "eval True"]),
+        ("RNN", 3, 0, ["train ()", "eval ()", "train ()", "eval ()"]),
+        ("LSTM", 3, 2, ["train ()", "eval ()", "train ()", "eval ()"]),
+        ("GRU", 3, 2, ["train ()", "eval ()", "train ()", "eval ()"]),
+    ],
+)
+def test_an_empty_batch_is_an_error_not_the_end_of_the_process(op_type, steps, batch, said, tmp_path):
+    """onnxruntime's kernels abort; frozen layers keep theirs in the training model too."""
+    rows = GATES[op_type] * HIDDEN
+    weights = {"V": normal(4, 4), "W": normal(1, rows, 4), "R": normal(1, rows, HIDDEN), "O": normal(5, 5)}
+    model = make_model(
+        [
+            NODE("MatMul", ["x", "V"], ["h"]),
+            NODE(op_type, ["h", "W", "R"], ["s"], hidden_size=HIDDEN),
+            NODE("MatMul", ["s", "O"], ["y"]),
+        ],
+        {"x": ["steps", "batch", 4]},
+        weights,
+    )
+    onnx.save(model, tmp_path / "m.onnx")
+    command = [sys.executable, "-c", EMPTY, tmp_path / "m.onnx", tmp_path, str(steps), str(batch)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == said

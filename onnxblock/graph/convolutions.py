@@ -33,8 +33,9 @@ def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
 def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int) -> Value:
     """Adjoint of :func:`convolution` in its image: every output spread over its window.
 
-    1. Many small groups and no stride: the convolution with the kernel turned round, which runs on several cores where
-    ConvTranspose does not.  2. ConvTranspose, its result cut or padded by the node itself where the sizes are known.
+    1. A kernel of one element, or many small groups, and no stride: the convolution with the kernel turned round, where
+    ConvTranspose would copy its result or run on one core.  2. ConvTranspose, its result cut or padded by the node
+    itself where the sizes are known.
     """
     op = dy.graph.op
     begin, end = known_sizes(windows.begin), known_sizes(windows.end)
@@ -54,9 +55,14 @@ def _by_turned_kernel(
     dy: Value, w: Value, windows: Windows, group: int, begin: Sequence[int], end: Sequence[int]
 ) -> Value | None:
     kernel = known_sizes(windows.kernel)
-    if group == 1 or kernel is None or not w.is_static or any(s != 1 for s in windows.strides):
+    if kernel is None or any(s != 1 for s in windows.strides):
         return None
     op, rank = dy.graph.op, len(kernel)
+    if group == 1:
+        pointwise = prod(kernel) == 1 and not any([*begin, *end])
+        return op.Conv(dy, op.Transpose(w, perm=[1, 0, *range(2, 2 + rank)])) if pointwise else None
+    if not w.is_static:
+        return None
     outputs, channels = _sizes(w)[:2]
     extent = [(k - 1) * d for k, d in zip(kernel, windows.dilations, strict=True)]
     pads = [e - n for e, n in zip([*extent, *extent], [*begin, *end], strict=True)]
@@ -79,7 +85,8 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     1. Weights of unknown size, and large kernels over few channels: one convolution, batch and channels exchanged.
     2. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
     keeps those in the same window.  3. Many channels and small kernels: rows of channels gathered into one matrix.
-    4. Otherwise a product for each place in the kernel, or for all of them where the channels are few.
+    4. A kernel of one element and more weights than the image has positions: one product over all images.
+    5. Otherwise a product for each place in the kernel, or for all of them where the channels are few.
 
     The forms that lay out all windows side by side are for images of moderate size: they cost memory.
     """
@@ -90,6 +97,10 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     if group == 1 and channels <= 4 and prod(kernel) >= 25:
         return _by_exchanged_convolution(padded, dy, windows, group)
     count = known_sizes(windows.count)
+    if count is not None and group == 1 and prod(kernel) == 1:
+        # A sum over the batch of [N, M, C] costs more than to transpose [N, M, positions] and [N, C, positions].
+        if 2 * outputs * channels > prod(count) * (outputs + channels):
+            return _by_joined_batch(padded, dy, windows, [outputs, channels, *kernel])
     if count is not None and known_sizes(spatial_shape(padded)) is not None and prod(kernel) > 1:
         depthwise = len(kernel) == 2 and channels == 1 and outputs == group
         if depthwise and (count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3):
@@ -122,6 +133,16 @@ def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequ
     if prod(kernel) == 1:
         return op.Reshape(found[0], [outputs, channels, *kernel])
     return _channels_before_taps(op.Reshape(found[0], [outputs, *kernel, channels]))
+
+
+def _by_joined_batch(padded: Value, dy: Value, windows: Windows, sizes: Sequence[int]) -> Value:
+    """A kernel of one element: the product of all cotangents with all of the image, whichever of the batch they are."""
+    op, (image,) = padded.graph.op, taps(padded, windows)
+    rows = [
+        op.Reshape(op.Transpose(x, perm=[1, 0, *range(2, len(sizes))]), [channels, -1])
+        for x, channels in ((dy, sizes[0]), (image, sizes[1]))
+    ]
+    return op.Reshape(op.Gemm(*rows, transB=1), list(sizes))
 
 
 def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, channels: int) -> Value:

@@ -35,6 +35,12 @@ ROWS = [
     case("Conv", X, normal(4, 1, 3, 3), group=4, strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 2], name="depthwise"),
     case("Conv", normal(1, 6, 4, 4), normal(4, 3, 3, 3), group=2, pads=[1, 1, 1, 1], name="small_groups"),
     case("Conv", normal(0, 32, 4, 4), normal(2, 32, 3, 3), kernel_shape=[3, 3], name="conv_of_an_empty_batch"),
+    *(
+        case("Conv", normal(batch, 6, 3, 2), normal(7, 6, 1, 1), normal(7), name=f"more_weights_than_positions_{batch}")
+        for batch in (0, 1, 3)
+    ),
+    case("Conv", normal(2, 6, 4, 3), normal(7, 6, 1, 1), strides=[2, 2], name="more_weights_than_positions_strided"),
+    case("Conv", X1, normal(5, 4, 1), normal(5), name="conv1d_of_one_element"),
     case("Conv", X1, normal(6, 2, 3), normal(6), strides=[2], pads=[1, 1], group=2),
     case("Conv", X3, normal(4, 2, 3, 2, 2), normal(4), strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1]),
     case("Conv", X3, normal(2, 1, 2, 2, 2), group=2, dilations=[2, 2, 1]),
@@ -48,6 +54,8 @@ ROWS = [
             ((4, 1, 3, 2), {"strides": [2, 1], "dilations": [2, 1], "group": 4, "output_padding": [1, 0]}),
             ((4, 3, 3, 3), {"auto_pad": "VALID"}),
             ((4, 3, 4, 5), {"strides": [2, 2], "output_shape": [13, 16]}),
+            ((4, 3, 1, 1), {}),
+            ((4, 80, 1, 1), {}),
         ]
     ),
     case("ConvTranspose", X1, normal(4, 3, 3), normal(3), strides=[2], pads=[1, 0]),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, mask, reshape_like, shape_of, size_of, with_shape_of
+from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of, size_of, with_shape_of
 from ...graph.scatter import scatter_nd, zeros
 from ...graph.types import FLOATS
 from ...graph.value import Value
@@ -41,8 +41,11 @@ def softmax_cross_entropy_loss(g: RuleContext) -> RuleResult:
     dx = None
     if g.wants(0):
         q = g.grad(1)
-        scale = g.op.Unsqueeze(reshape_like(samples.scale, g.inputs[1]), [1])
         p = log_prob.exp()
+        if samples.alike and g.attr("reduction") != "none":
+            scale = cast_like(samples.cotangent, p)
+        else:
+            scale = g.op.Unsqueeze(reshape_like(samples.scale, g.inputs[1]), [1])
         dense = p * scale if q is None else q + p * (scale - q.sum(1, keepdims=True))
         flat = g.op.Reshape(dense, [-1])
         dx = reshape_like(scatter_nd(flat, samples.positions, -samples.scale, "add"), g.x)
@@ -63,6 +66,8 @@ class _Samples:
     """Its weight times the cotangent of its loss."""
     cotangent: Value
     """The cotangent of its weighted loss; a scalar for all, unless the reduction is "none"."""
+    alike: bool
+    """All have the weight 1."""
 
 
 def _samples(g: RuleContext) -> _Samples:
@@ -83,12 +88,12 @@ def _samples(g: RuleContext) -> _Samples:
         weight = picked if counted is None else picked * counted
     cotangent = op.Reshape(g.dy.cast(wide), [-1]) if g.attr("reduction") == "none" else g.dy.cast(wide)
     if g.attr("reduction") == "mean":
-        total = size_of(targets).cast(wide) if weight is None else weight.sum()
+        total = element_count(targets, [0], cotangent) if weight is None else weight.sum()
         # Where nothing counts the mean is 0 / 0; its gradient is zero, as in PyTorch.
-        cotangent = cotangent / (total + mask(op.Equal(total, 0.0), total))
+        cotangent /= max(total, 1.0) if isinstance(total, float) else total + mask(op.Equal(total, 0.0), total)
     scale = op.Expand(cotangent, shape_of(targets)) if weight is None else cotangent * weight
     scale = with_shape_of(scale.cast(dtype), targets)
-    return _Samples(targets, counted, _positions(g, targets), scale, cotangent)
+    return _Samples(targets, counted, _positions(g, targets), scale, cotangent, alike=weight is None)
 
 
 def _positions(g: RuleContext, targets: Value) -> Value:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 from onnx import ModelProto, ValueInfoProto, helper, numpy_helper
 
@@ -123,6 +124,7 @@ NORMALIZATIONS = [
     row("BranchwiseRMSNorm", X, normal(3, 4)),
     row("BranchwiseRMSNorm", normal(2, 5, 12), num_branches=3),
     *(row("BranchwiseRMSNorm", normal(2, 5, 12), normal(*s), num_branches=3) for s in ((12,), (3, 4), (4,))),
+    row("BranchwiseRMSNorm", normal(2, 5, 12), normal(12), num_branches=4, epsilon=0.1),
     row("GatedAdd", X, SKIP, normal(2, 3, 1)),
     row(
         *("EmbedLayerNormalization", IDS, SEGMENTS, WORDS, PLACES, SORTS, SCALE, BIAS, int32([1, 1, 0], [1, 0, 0])),
@@ -131,6 +133,7 @@ NORMALIZATIONS = [
     row(
         *("EmbedLayerNormalization", IDS, None, WORDS, PLACES, None, SCALE, BIAS),
         settings={"outputs": 2, "compared": (0, 1)},
+        epsilon=0.1,
     ),
     row(
         *("EmbedLayerNormalization", IDS, SEGMENTS, WORDS, PLACES, SORTS, SCALE, BIAS, None),
@@ -140,6 +143,7 @@ NORMALIZATIONS = [
 ]
 
 ACTIVATION_SETTINGS = {"activation_alpha": 0.3, "activation_beta": 0.4, "activation_gamma": 0.5}
+BY_TWO = {"group": 2, "dilations": [2, 1]}
 IMAGE, KERNEL = normal(1, 2, 5, 5), normal(3, 2, 3, 3)
 
 MATRIX_PRODUCTS = [
@@ -161,15 +165,25 @@ MATRIX_PRODUCTS = [
             *("Celu", "Softplus", "ParametricSoftplus", "ScaledTanh"),
         )
     ),
+    row("TransposeMatMul", normal(5, 4), normal(5, 6), transA=1, alpha=0.5),
     row("FusedGemm", normal(2, 3), normal(3, 4), activation="Relu"),
+    row("FusedGemm", normal(3, 2), normal(3, 4), normal(2, 1), activation="Tanh", transA=1),
     row("FusedConv", IMAGE, KERNEL, normal(3), normal(1, 3, 3, 3), activation="Relu"),
     row("FusedConv", IMAGE, KERNEL, None, normal(1, 3, 3, 3)),
     *(
         row("FusedConv", IMAGE, KERNEL, normal(3), activation=name, activation_params=params, pads=[1, 1, 1, 1])
         for name, params in (("LeakyRelu", [0.2]), ("Clip", [-0.5, 0.5]), ("HardSigmoid", [0.3, 0.4]))
     ),
+    row(
+        *("FusedConv", normal(1, 4, 7, 6), normal(6, 2, 2, 3), normal(6)),
+        **{**BY_TWO, "activation": "Tanh", "strides": [2, 1], "pads": [1, 0, 0, 2]},
+    ),
     *(row("FusedConv", IMAGE, KERNEL, auto_pad="SAME_UPPER", activation=a) for a in ("Tanh", "Sigmoid", "HardSwish")),
     row("ConvTransposeWithDynamicPads", normal(1, 2, 4, 4), normal(2, 3, 3, 3), np.array([1, 0, 0, 1]), strides=[2, 2]),
+    row(
+        *("ConvTransposeWithDynamicPads", normal(1, 4, 4, 4), normal(4, 3, 2, 3), np.array([1, 0, 1, 2]), normal(6)),
+        **{**BY_TWO, "strides": [2, 3], "output_padding": [1, 2]},
+    ),
     row("CDist", normal(3, 4), normal(5, 4)),
     row("CDist", normal(3, 4), normal(5, 4), metric="euclidean"),
 ]
@@ -210,6 +224,8 @@ MOVEMENTS = [
     row("GatherND", normal(3, 6), int32([0], [1])),
     row("GatherND", normal(3, 6), np.array([[0, 1], [1, -1]])),
     row("Pad", normal(2, 3), np.array([1, 0, 0, 1]), mode="reflect"),
+    row("Pad", normal(2, 3), np.array([1, 2, 0, 1]), mode="edge"),
+    row("Pad", normal(3, 3), np.array([-1, 2, 0, -1]), np.array([2], np.float32), settings={"kept": (2,)}),
     row("Pad", normal(2, 3), np.array([[1, 0, 0, 1]]), np.array([2], np.float32), settings={"kept": (2,)}),
     row("Range", *(np.array(v, np.float32) for v in (0, 5)), settings={"kept": (0, 1)}),
     row("Range", *(np.array([v], np.float32) for v in (0, 5, 2)), settings={"kept": (0, 1, 2)}),
@@ -220,6 +236,9 @@ MOVEMENTS = [
         for padding in ("zeros", "border")
         for opset in (18, 21)
     ),
+    row("GridSample", normal(1, 2, 4, 5), POINTS, mode="bilinear", padding_mode="reflection", align_corners=1),
+    row("GridSample", normal(1, 2, 4, 5), POINTS, mode="bicubic", padding_mode="reflection"),
+    row("GridSample", normal(1, 2, 4, 5), POINTS, mode="nearest", align_corners=1, settings={"kept": (1,)}),
     row("Unique", np.array([3, 1, 2], np.float32), settings={"outputs": 3, "compared": (0, 1, 2)}),
     row("Unique", np.array([3, 1, 3, 1], np.float32), settings={"outputs": 3, "compared": (0, 1, 2), "kept": (0,)}),
     row("UnfoldTensor", normal(3, 7), size=2),
@@ -253,6 +272,16 @@ def four_bit_floats(quant_type: int) -> Row:
     )
 
 
+def packed_table(kind: Any, zero_points: bool, **axes: int) -> Row:
+    """A table of 4-bit elements, quantized along an axis that it is not gathered along."""
+    low = -8 if kind is ml_dtypes.int4 else 0
+    shape, blocks = (5, 3, 32), (5, 3, 2)
+    inputs = [(integers(16, *shape) + low).astype(kind), np.array([[0, 2], [2, 1]]), np.abs(normal(*blocks))]
+    if zero_points:
+        inputs.append((integers(16, *blocks) + low).astype(kind))
+    return row("GatherBlockQuantized", *inputs, block_size=16, settings={"opset": 21, "sized": (2,)}, **axes)
+
+
 def table(bits: int, zero_points: bool) -> Row:
     inputs = [integers(256, 5, 48 * bits // 8, dtype=np.uint8), np.array([[0, 3], [2, 1]]), np.abs(normal(5, 3))]
     if zero_points:
@@ -275,5 +304,33 @@ QUANTIZED = [
     *(quantized(bits, columns, 16, zeros) for bits in (2, 4, 8) for columns in (32, 40) for zeros in ("", "packed")),
     *(quantized(4, columns, 16, "float", bias=True) for columns in (32, 48)),
     *(four_bit_floats(kind) for kind in (0, 1)),
+    packed_table(ml_dtypes.int4, False, gather_axis=1, quantize_axis=2),
+    packed_table(ml_dtypes.uint4, True, gather_axis=0, quantize_axis=-1),
     *(table(bits, zeros) for bits in (2, 4, 8) for zeros in (False, True)),
 ]
+
+CONVOLVED = ("CausalConvWithState", normal(2, 3, 7), normal(3, 1, 4))
+FOUR_BITS = {"K": 32, "N": 8, "block_size": 16, "bits": 4}
+REFUSED = [
+    *(
+        (row(*CONVOLVED, **{name: value}), "another layout")
+        for name, value in (("channels_last", 1), ("state_window", 2), ("ndim", 2), ("state_length", 9))
+    ),
+    *((row(*CONVOLVED, **{name: 1}), "another layout") for name in ("state_channels_last", "input_channel_offset")),
+    (row("MoE", TOKENS, LIKES, *EXPERTS, EXPERTS[0], k=2, activation_type="silu"), "third dense layer"),
+    (row("MoE", TOKENS, LIKES, *EXPERTS, k=2, use_sparse_mixer=1), "sparse mixer"),
+    (row("MoE", TOKENS, LIKES, *EXPERTS, k=2, activation_type="swiglu"), "activation 'swiglu'"),
+    (row("GatedAdd", X, SKIP, normal(2, 3, 1), normal(4)), "inference only"),
+    (row("CDist", normal(3, 4), normal(5, 4), metric="cosine"), "metric 'cosine'"),
+    (row("CropAndResize", normal(2, 2, 5, 6), BOXES, int32(0, 1, 1), int32(3, 4), mode="nearest"), "nearest"),
+    (row("FusedGemm", normal(2, 3), normal(3, 4), activation="Step"), "activation 'Step'"),
+    (
+        row(
+            *("MatMulNBits", normal(3, 32), integers(256, 8, 2, 8, dtype=np.uint8), normal(16), None),
+            integers(2, 32, dtype=np.int32),
+            **FOUR_BITS,
+        ),
+        "reordered",
+    ),
+]
+"""Nodes whose settings mean something that is written nowhere, and a part of the reason."""

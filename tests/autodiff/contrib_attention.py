@@ -78,10 +78,22 @@ ROTARY = [
 ]
 
 SECTIONS = {"mrope_section": [1, 2, 1]}
+THREE = integers(16, 3, B, S)
 ROTARY += [
-    row("MRotaryEmbedding", x, integers(16, 3, B, S), COSINE, SINE, mrope_layout=layout, **SECTIONS, **heads)
-    for x, heads in ((normal(B, HEADS, S, 8), {"interleaved": 1}), (normal(B, S, HEADS * 8), {"num_heads": HEADS}))
-    for layout in (0, 1)
+    *(
+        row("MRotaryEmbedding", x, THREE, COSINE, SINE, mrope_layout=layout, **SECTIONS, **heads)
+        for x, heads in ((normal(B, HEADS, S, 8), {"interleaved": 1}), (normal(B, S, HEADS * 8), {"num_heads": HEADS}))
+        for layout in (0, 1)
+    ),
+    row("MRotaryEmbedding", normal(B, HEADS, S, 8), THREE, COSINE, SINE, scale=0.5, **SECTIONS),
+    row("MRotaryEmbedding", normal(B, HEADS, S, 8), THREE, COSINE, SINE, is_packed_batching=1, **SECTIONS),
+    row(
+        *("MRotaryEmbedding", normal(B, S, HEADS * 8), THREE, normal(16, 2), normal(16, 2, seed=1)),
+        mrope_section=[1, 1, 0],
+        scale=0.5,
+        **PARTLY,
+    ),
+    row("RotaryEmbedding", normal(B, S, HEADS * 8), POSITIONS, COSINE, SINE, is_packed_batching=1),
 ]
 
 Q, K, V = normal(B, S, 4 * 16), normal(B, S, 2 * 16, seed=1), normal(B, S, 2 * 16, seed=2)
@@ -129,3 +141,11 @@ STANDARD = [
 """ONNX's own operator."""
 
 ROWS = [*ATTENTION, *MULTI_HEAD, *ROTARY, *GROUPED, *STANDARD]
+
+REFUSED = [
+    (row("Attention", QUERY, normal(QUERY.shape[-1], 18), num_heads=3, do_rotary=1), "rotates positions"),
+    (grouped(*PLAIN, sliding_window_cache=1, local_window_size=3), "window of the sequence"),
+    (grouped(*PLAIN, *[None] * 5, np.ones(1, np.float32), np.ones(1, np.float32)), "quantizes its past"),
+    (grouped(*PLAIN, *[None] * 7, normal(16), normal(16)), "normalises queries"),
+]
+"""Nodes whose settings mean something that is written nowhere, and a part of the reason."""

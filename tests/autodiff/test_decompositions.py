@@ -142,6 +142,17 @@ def test_what_cannot_be_expressed_is_listed_with_the_reason() -> None:
         assert text in str(caught.value)
 
 
+@pytest.mark.parametrize(("row", "why"), contrib.REFUSED + contrib_attention.REFUSED, ids=lambda x: str(x)[:60])
+def test_forms_that_are_not_known_are_refused_with_the_reason(row: Row, why: str) -> None:
+    """Not taken for the form that is known."""
+    model = row.model()
+    model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(1, None))
+    with pytest.raises(UnsupportedOperatorError) as caught:
+        onnxblock.gradients(model, wrt=["input0"])
+    assert row.op_type in str(caught.value)
+    assert why in str(caught.value)
+
+
 def test_a_second_decomposition_is_refused() -> None:
     with pytest.raises(DuplicateRuleError, match=r"activation\.py"):
         decomposition.decomposition("FastGelu", domain=MICROSOFT)(lambda n: n.x)

@@ -109,6 +109,8 @@ def group_query_attention(n: NodeContext) -> Sequence[Value | None]:
     op, heads, shared = n.op, n.attr("num_heads"), n.attr("kv_num_heads")
     if any(n.input(k) is not None for k in range(12, 17)):
         raise UnsupportedOperatorError("it quantizes its past, normalises queries and keys, or packs queries")
+    if n.attr("sliding_window_cache", 0):
+        raise UnsupportedOperatorError("its past holds a window of the sequence only")
     q, k, v = _grouped_heads(n, heads, shared)
     past_key, past_value = n.input(3), n.input(4)
     if n.attr("do_rotary", 0):
@@ -197,16 +199,17 @@ def rotary_embedding(n: NodeContext) -> Value:
 def rotary_embedding_of_sections(n: NodeContext) -> Value:
     """RotaryEmbedding in which each pair follows one of three positions [3, B, S]: in time, across and down.
 
-    The pairs of the three lie in a row, or take turns  (Wang et al. 2024).
+    The pairs of the three lie in a row, or take turns  (Wang et al. 2024).  What is turned is multiplied by ``scale``.
     """
     cosine, sine = n.inputs[2:4]
+    scale = n.attr("scale", 1.0)
     pairs, sections = _pairs(cosine), list(n.attr("mrope_section"))
     follows = np.repeat(np.arange(3), sections)
     if n.attr("mrope_layout", 0):
         follows = np.zeros(pairs, np.int64)
         for k in (1, 2):
             follows[k : 3 * sections[k] : 3] = k
-    chosen = (np.arange(3)[:, None] == follows).reshape(3, 1, 1, pairs)
+    chosen = scale * (np.arange(3)[:, None] == follows).reshape(3, 1, 1, pairs)
     tables = (n.op.Gather(table, n.inputs[1]) for table in (cosine, sine))
     first, second = ((t * n.graph.constant(chosen, t.dtype)).sum(0).unsqueeze(1) for t in tables)
     return _rotated_like(n, _split_heads(n), first, second)

@@ -113,9 +113,11 @@ def conv_transpose_with_dynamic_pads(n: NodeContext) -> Value:
 def causal_conv_with_state(n: NodeContext) -> Sequence[Value | None]:
     """Each channel convolved with what came before, x [B, C, L] behind a state of the last inputs; the state after."""
     op, x, weight = n.op, n.x, n.inputs[1]
-    extended = ("ndim", 1), ("channels_last", 0), ("state_window", 0), ("state_update_capacity", 0), ("state_length", 0)
+    others = ("channels_last", "state_window", "state_update_capacity", "state_length")
+    sliced = ("input_channels", "input_channel_offset")
+    extended = {"ndim": 1, "state_channels_last": -1, **dict.fromkeys((*others, *sliced), 0)}
     taps = weight.shape[-1] if weight.shape is not None and len(weight.shape) == 3 else None
-    if any(n.attr(name, default) != default for name, default in extended) or not isinstance(taps, int):
+    if any(n.attr(name, default) != default for name, default in extended.items()) or not isinstance(taps, int):
         raise UnsupportedOperatorError("it has more than one axis, another layout, or a weight of unknown shape")
     channels, dilation = weight.shape[0] if weight.shape is not None else None, n.attr("dilation", 1)
     if not isinstance(channels, int):

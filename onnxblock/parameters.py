@@ -14,6 +14,7 @@ from .errors import ParameterError, did_you_mean
 from .graph.decomposition import MICROSOFT
 from .graph.dependencies import reads
 from .graph.graph import Graph
+from .graph.origins import Origin, origins
 from .graph.types import FLOATS, dtype_name
 from .modes import running_statistics
 
@@ -44,6 +45,11 @@ _SETTINGS = {
 
 _BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias")
 """Parts of the names that PyTorch models give to what they do not train."""
+
+_ORIGINS = {
+    Origin.BUFFER: "a buffer of the PyTorch module, which no optimizer there trains",
+    Origin.CONSTANT: "a constant in the code of the PyTorch module",
+}
 
 
 @dataclass(frozen=True)
@@ -104,8 +110,8 @@ def choose_parameters(
     """Decide what is trained.
 
     Without ``requires_grad``, every float weight on a differentiable path to ``loss`` is, except running statistics,
-    settings of operators, rank-0 constants, and buffers known by name.  ``moving_statistics`` are those that training
-    updates.
+    settings of operators, and what the exporter noted as a buffer or a constant; where it noted nothing, rank-0
+    constants, and buffers known by name.  ``moving_statistics`` are those that training updates.
 
     Raises:
         ParameterError: lists every unknown name, every name both trainable and frozen, integer weights, running
@@ -205,6 +211,7 @@ def trainable_by_default(
     """
     statistics = set(running_statistics(graph.model))
     on_path = _differentiable_values(graph, outputs)
+    noted = origins(graph.model.graph)
     chosen: set[str] = set()
     reasons: dict[str, str] = {}
     for tensor in graph.model.graph.initializer:
@@ -217,6 +224,11 @@ def trainable_by_default(
             reasons[name] = "a running statistic of BatchNormalization"
         elif name not in on_path:
             reasons[name] = "on no differentiable path to the loss"
+        elif name in noted:
+            if noted[name] is Origin.PARAMETER:
+                chosen.add(name)
+            else:
+                reasons[name] = f"{_ORIGINS[noted[name]]}; name it in requires_grad to train it"
         elif graph.value(name).rank == 0:
             reasons[name] = "a single number, most likely a constant of the model; name it in requires_grad to train it"
         elif any(word in name for word in _BUFFER_WORDS):

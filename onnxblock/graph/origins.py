@@ -1,0 +1,65 @@
+"""What a weight was in the PyTorch module, as far as the exporter wrote it down.
+
+``torch.onnx.export(dynamo=True)`` notes beside each tensor whether it was a parameter, a buffer or a tensor in the
+code, and, for one that it computed itself, of which tensors.  Other exporters and frameworks write nothing of the kind.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from enum import Enum
+
+from onnx import GraphProto
+
+_KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
+_SOURCES = "pkg.onnxscript.optimizer.folded_from"
+_SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+_TARGET = re.compile(r"^\s*\S+: (PARAMETER|BUFFER|CONSTANT_TENSOR) target='(.*?)'", re.MULTILINE)
+
+
+class Origin(Enum):
+    """What a weight was in the module."""
+
+    PARAMETER = "PARAMETER"
+    BUFFER = "BUFFER"
+    CONSTANT = "CONSTANT_TENSOR"
+
+
+def origins(graph: GraphProto) -> dict[str, Origin]:
+    """What each value of ``graph`` was in the PyTorch module; what nothing is noted of is missing.
+
+    A tensor that the exporter computed is a parameter if it was made of at least one, as a transposed weight is, and
+    else a constant.
+    """
+    known: dict[str, Origin] = {}
+    computed: dict[str, str] = {}
+    for value in graph.value_info:
+        notes = {entry.key: entry.value for entry in value.metadata_props}
+        if notes.get(_KIND) in _SPELLINGS:
+            known[value.name] = _SPELLINGS[notes[_KIND]]
+        elif _SOURCES in notes:
+            computed[value.name] = notes[_SOURCES]
+    signature = next((entry.value for entry in graph.metadata_props if entry.key == _SIGNATURE), None)
+    if signature is None:
+        # What was computed of tensors that are no longer there cannot be told.
+        return known
+    parameters = {target for kind, target in _TARGET.findall(signature) if kind == Origin.PARAMETER.value}
+    parameters.update(name for name, origin in known.items() if origin is Origin.PARAMETER)
+    for name, text in computed.items():
+        sources = _names(text)
+        if sources is not None:
+            known[name] = Origin.CONSTANT if parameters.isdisjoint(sources) else Origin.PARAMETER
+    return known
+
+
+_SPELLINGS = {origin.value: origin for origin in Origin}
+
+
+def _names(text: str) -> list[str] | None:
+    """The list of names that ``text`` spells as Python does; None for anything else."""
+    try:
+        spelled = ast.literal_eval(text)
+    except (SyntaxError, ValueError):
+        return None
+    return [str(name) for name in spelled] if isinstance(spelled, list) else None

@@ -1,0 +1,107 @@
+"""Groups of nodes that are one operator: which are found, that their gradients are right, and what they leave alone."""
+
+from __future__ import annotations
+
+import pytest
+from onnx import ModelProto, NodeProto, parser
+
+import onnxblock
+from onnxblock.autodiff import composites as module
+from onnxblock.autodiff.check import check_gradients
+from onnxblock.graph.graph import Graph
+
+ERF = "u = Div(x, root) e = Erf(u) a = Add(e, one)"
+ERF_BY_PRODUCT = "u = Mul(root_inverse, x) e = Erf(u) a = Add(one, e)"
+CUBE = "p = Pow(x, three) q = Mul(p, cubic) r = Add(x, q) z = Mul(r, beta) t = Tanh(z) a = Add(t, one)"
+CUBE_BY_PRODUCTS = (
+    "s = Mul(x, x) p = Mul(s, x) q = Mul(cubic, p) r = Add(q, x) z = Mul(beta, r) t = Tanh(z) a = Add(one, t)"
+)
+SQUARE = "k = Mul(cubic, x) s = Mul(k, x) r = Add(one, s) l = Mul(beta, x) z = Mul(l, r) t = Tanh(z) a = Add(one, t)"
+HALVES = ("m = Mul(x, a) y = Mul(m, half)", "h = Mul(half, x) y = Mul(h, a)", "b = Mul(a, half) y = Mul(b, x)")
+SWISH = "s = Sigmoid(x) y = Mul(x, s)"
+
+
+def model_of(nodes: str, half: float = 0.5) -> ModelProto:
+    model: ModelProto = parser.parse_model(f"""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[2,3] x0, float[2,3] x1) => (float[2,3] y)
+    <float root = {{1.4142135}}, float root_inverse = {{0.70710677}}, float one = {{1}}, float half = {{{half}}},
+     float three = {{3}}, float cubic = {{0.044715}}, float beta = {{0.7978846}}>
+    {{ x = Add(x0, x1) {nodes} }}
+    """)
+    return model
+
+
+def found_in(model: ModelProto, live: set[str], visible: tuple[str, ...] = ()) -> list[NodeProto]:
+    graph = Graph(model)
+    return list(module.composites(graph, list(graph.proto.node), live, visible).values())
+
+
+LIVE = {"x0", "x", "y", *"abehklmpqrstuz"}
+
+
+@pytest.mark.parametrize("half", HALVES)
+@pytest.mark.parametrize(
+    ("inner", "approximate"),
+    [
+        (ERF, b"none"),
+        (ERF_BY_PRODUCT, b"none"),
+        (CUBE, b"tanh"),
+        (CUBE_BY_PRODUCTS, b"tanh"),
+        (SQUARE, b"tanh"),
+    ],
+)
+def test_gelu_is_found_in_every_form_that_is_written(inner: str, approximate: bytes, half: str) -> None:
+    model = model_of(f"{inner} {half}")
+    (node,) = found_in(model, LIVE)
+    assert (node.op_type, list(node.input), list(node.output)) == ("Gelu", ["x"], ["y"])
+    assert node.attribute[0].s == approximate
+    assert check_gradients(model, wrt=["x0", "x1"], tolerance=1e-6).passed
+
+
+@pytest.mark.parametrize("product", ["y = Mul(x, s)", "y = Mul(s, x)"])
+def test_swish_is_found(product: str) -> None:
+    model = model_of(f"s = Sigmoid(x) {product}")
+    (node,) = found_in(model, LIVE)
+    assert (node.op_type, list(node.input), list(node.output)) == ("Swish", ["x"], ["y"])
+    assert check_gradients(model, wrt=["x0", "x1"]).passed
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "u = Div(x, root) e = Erf(u) a = Add(e, one) m = Mul(x0, a) y = Mul(m, half)",
+        "u = Mul(x, root) e = Erf(u) a = Add(e, one) m = Mul(x, a) y = Mul(m, half)",
+        "u = Div(x, root) e = Erf(u) a = Add(e, half) m = Mul(x, a) y = Mul(m, half)",
+        "u = Div(x, root) e = Erf(u) a = Sub(e, one) m = Mul(x, a) y = Mul(m, half)",
+        "u = Div(x, root) e = Erf(u) a = Add(e, one) m = Mul(x, a) h = Mul(m, half) y = Mul(h, a)",
+        "u = Div(x, root) e = Erf(u) a = Add(e, one) m = Mul(x, a) y = Mul(m, three)",
+        f"{CUBE.replace('cubic', 'half')} {HALVES[0]}",
+        "s = Sigmoid(x) m = Mul(x, s) y = Mul(m, s)",
+        "s = Sigmoid(x0) y = Mul(x, s)",
+        "s = Sigmoid(x) h = Mul(x, s) y = Add(h, s)",
+    ],
+)
+def test_what_only_looks_like_it_is_left_alone(nodes: str) -> None:
+    model = model_of(nodes)
+    assert found_in(model, LIVE) == []
+    assert check_gradients(model, wrt=["x0", "x1"], tolerance=1e-6).passed
+
+
+def test_values_that_are_asked_for_stay() -> None:
+    model = model_of(f"{ERF} {HALVES[0]}")
+    assert found_in(model, LIVE, ("e",)) == []
+    assert found_in(model, LIVE | {"half"}) == []
+    assert found_in(model, LIVE - {"y"}) == []
+    inner = onnxblock.gradients(model, ["x0", "e"])
+    assert {o.name for o in inner.graph.output} == {"x0_grad", "e_grad"}
+
+
+def test_the_gradient_reads_nothing_that_was_computed_on_the_way() -> None:
+    gradient = onnxblock.gradients(model_of(f"{ERF} {HALVES[0]}"), ["x0"])
+    assert not {"u", "e", "a", "m"} & {name for node in gradient.graph.node for name in node.input}
+
+
+def test_second_derivatives_of_a_group() -> None:
+    first = onnxblock.gradients(model_of(f"{CUBE} {HALVES[1]}"), ["x0"])
+    assert check_gradients(first, wrt=["x0", "x1"], tolerance=1e-5).passed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -61,7 +60,7 @@ def decomposition(*op_types: str, domain: str) -> Callable[[DecompositionFunctio
     """
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
-        where = f"{inspect.getsourcefile(function)}:{function.__code__.co_firstlineno}"
+        where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         for op_type in op_types:
             known = _entries.get((domain, op_type))
             if known is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -67,3 +69,25 @@ def test_the_page_is_current(table):
     if f"opset {NEWEST_OPSET};" not in written:
         pytest.skip("the page is written with another version of onnx than the one installed")
     assert written == table.text(), "run: python tools/make_operator_table.py"
+
+
+def test_registering_an_operator_looks_at_no_other_module(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Untouchable(ModuleType):
+        def __getattr__(self, name: str) -> Any:
+            raise AssertionError(f"{name} of a module that has nothing to do with it")
+
+    def rule(ctx: Any, x: Any, cotangent: Any) -> None:
+        return None
+
+    # Large libraries have thousands of modules, some of which are loaded only when an attribute is asked for.
+    monkeypatch.setitem(sys.modules, "untouchable", Untouchable("untouchable"))
+    try:
+        registry.no_gradient("Untouched", reason="for this test", domain="test")
+        registry.gradient("Touched", domain="test")(rule)
+        for op_type in ("Untouched", "Touched"):
+            entry = registry.find(op_type, "test")
+            assert entry is not None
+            assert entry.where.startswith(f"{__file__}:")
+    finally:
+        registry.forget("Untouched", "test")
+        registry.forget("Touched", "test")

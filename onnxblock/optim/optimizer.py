@@ -17,6 +17,7 @@ from ..errors import BlockBuildError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
 from .clipping import clip, clips_slices
+from .joining import is_elementwise, join, parted, taken_together
 from .parameters import Parameter, Parameters, trainable
 from .sequences import wants_sequences
 from .slices import slices, wants_slices
@@ -46,7 +47,7 @@ class Optimizer(Block):
     ``learning_rate.<group>``.
 
     Inside :func:`slice_form` a large parameter is several inputs ``p[start:stop]``, with gradients and states of their
-    own: ranges of its elements, flattened, in the shape [1, stop - start].
+    own: ranges of its elements, flattened, in the shape [1, stop - start].  Small vectors are updated as one.
     """
 
     _opens_scope = False
@@ -132,10 +133,9 @@ class Optimizer(Block):
     def _slices(self, parts: Mapping[Parameter, Part]) -> dict[str, Sequence[tuple[int, int]]]:
         """Start and end of the slices of each parameter that is taken in slices."""
         sizes = {}
-        for p, part in parts.items():
+        for p, its_part in parts.items():
             known = [d for d in p.shape or () if isinstance(d, int)]
-            alike = all(state.shape == p.shape for state in part.optimizer.states(p.shape))
-            if part.optimizer.elementwise and alike and p.shape is not None and len(known) == len(p.shape):
+            if is_elementwise(p, its_part) and p.shape is not None and len(known) == len(p.shape):
                 sizes[p.name] = math.prod(known)
         return slices(sizes)
 
@@ -161,14 +161,21 @@ class Optimizer(Block):
                 for part in dict.fromkeys(parts.values())
                 for dtype in sorted({wide[p] for p, its_part in parts.items() if its_part == part})
             }
-        outputs = []
-        for (value, _, *states), gradient in zip(tensors, gradients):
-            with graph.scope(f"{type(self).__name__}/{value}"):
-                update = rules[parts[value], wide[value]]
-                new, *moved = update(_as(value, wide[value]), gradient, *states)
-                new = _as(new, graph.value(value).dtype or wide[value])
-            outputs += [graph.rename(n, names.updated(old)) for old, n in zip((value, *states), (new, *moved))]
-        return outputs
+        rows = {str(p): (p, gradient, *states) for (p, _, *states), gradient in zip(tensors, gradients)}
+        results: dict[str, list[Value]] = {}
+        for alike in taken_together(chosen) if wants_slices() else [[p] for p in chosen]:
+            first, called = alike[0], "vectors" if len(alike) > 1 else alike[0].name
+            with graph.scope(f"{type(self).__name__}/{called}"):
+                value, gradient, *states = (join(column) for column in zip(*(rows[p.name] for p in alike)))
+                update = rules[chosen[first], wide[first.name]]
+                new, *moved = update(_as(value, wide[first.name]), gradient, *states)
+                columns = [parted(v, alike) for v in (_as(new, first.dtype), *moved)]
+            results |= {p.name: list(row) for p, row in zip(alike, zip(*columns))}
+        return [
+            graph.rename(new, names.updated(old))
+            for (p, _, *states) in tensors
+            for old, new in zip((p, *states), results[p])
+        ]
 
     def _declare(self, parameter: Parameter, part: Part) -> list[Value]:
         """The inputs of one parameter: value, gradient, states."""

@@ -100,6 +100,35 @@ def test_gradients_and_running_statistics(make, reset, tmp_path):
     assert_same_bits(model, feeds, pairs)
 
 
+def embedding(sizes: str) -> ModelProto:
+    """A table of a quarter million elements, of which the gradient is made when it is needed."""
+    random = np.random.default_rng(0)
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
+    embedding (int64[{sizes}] tokens) => (float[{sizes}, 10] scores) {{
+        h = Gather (table, tokens)
+        scores = MatMul (h, w)
+    }}""")
+    for name, shape in (("table", (4096, 64)), ("w", (64, 10))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(random.normal(size=shape).astype(np.float32), name))
+    return model
+
+
+@pytest.mark.parametrize("sizes", ["n", "3", "40", "n, 2"])
+def test_gradients_of_a_large_embedding(sizes, tmp_path):
+    made = generate(embedding(sizes), tmp_path, loss=artifacts.LossType.MSELoss, fused_step=True)
+    shape = [3 if size == "n" else int(size) for size in sizes.split(", ")]
+    tokens = np.arange(np.prod(shape)).reshape(shape) % 7
+    given = {"tokens": tokens, "target": np.ones((*shape, 10), np.float32)}
+    for path in (made.training_model, made.step_model):
+        model = onnx.load(path)
+        manifest = manifest_of(model)
+        pairs = pairs_of(manifest)
+        numbers = {names.LAZY_RESET_GRAD: np.array([False]), names.STEP: np.array([3], np.int64)}
+        known = {p.name for p in manifest.inputs}
+        feeds = feeds_of(manifest, **given, **{k: v for k, v in numbers.items() if k in known})
+        assert_same_bits(model, feeds, pairs)
+
+
 @pytest.mark.parametrize("make", [perceptron, convolutional])
 def test_many_steps_in_place(make, tmp_path):
     """What each step leaves behind is what the next one starts from."""

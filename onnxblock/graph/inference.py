@@ -20,6 +20,7 @@ from onnx.defs import OpSchema
 from .dependencies import reads
 from .schemas import opset_of
 from .types import TensorType, same_shape, tensor_type
+from .waiting import is_declared
 from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
 _LONGEST_VECTOR = 65_536
@@ -28,12 +29,15 @@ _LONGEST_VECTOR = 65_536
 def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     """The type of every value of the main graph that can be inferred.
 
-    The model's own ``value_info`` is dropped first, since exporters leave stale shapes there.  Nodes whose inferred
-    shapes are known to be wrong count as dynamic.
+    The model's own ``value_info`` is dropped first, since exporters leave stale shapes there, but for what only this
+    library's declaration tells.  Nodes whose inferred shapes are known to be wrong count as dynamic.
     """
     bare = ModelProto()
     bare.CopyFrom(model)
+    declared = {name for node in bare.graph.node if is_declared(node) for name in node.output}
+    kept = [value for value in bare.graph.value_info if value.name in declared]
     del bare.graph.value_info[:]
+    bare.graph.value_info.extend(kept)
     for value in bare.graph.output:
         value.ClearField("type")
     for node in bare.graph.node:
@@ -48,9 +52,9 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     for value in (*graph.input, *graph.value_info, *graph.output):
         if _says_something(value.type):
             types[value.name] = value.type
-    for declared in model.graph.output:
-        if declared.name not in types and _says_something(declared.type):
-            types[declared.name] = declared.type
+    for value in model.graph.output:
+        if value.name not in types and _says_something(value.type):
+            types[value.name] = value.type
     _distrust(model, types)
     return types
 

@@ -22,7 +22,12 @@ _SCOPE = "waiting"
 
 def is_waiting(node: NodeProto) -> bool:
     """Whether the node is a view that holds something back: it changes nothing, and must stay."""
-    return node.op_type == "Reshape" and f"/{_SCOPE}/" in f"/{node.name}"
+    return node.op_type == "Reshape" and is_declared(node)
+
+
+def is_declared(node: NodeProto) -> bool:
+    """Whether only a declaration tells the shape of what the node makes, as for these views and late zeros."""
+    return f"/{_SCOPE}/" in f"/{node.name}"
 
 
 class Arrival:
@@ -46,7 +51,9 @@ class Arrival:
         """Zeros in the shape of ``x``, which is static, made only from now on."""
         sizes = np.array(x.shape, np.int64)
         content = helper.make_tensor("value", dtype, [1], [0])
-        return self._declared(self._graph.op.ConstantOfShape(self._vector(sizes), value=content), x)
+        late = self._vector(sizes)
+        with self._graph.scope(_SCOPE):
+            return self._declared(self._graph.op.ConstantOfShape(late, value=content), x)
 
     def _vector(self, content: npt.NDArray[np.int64]) -> Value:
         op = self._graph.op

@@ -1,8 +1,9 @@
-"""Groups of nodes that exporters write for one operator, and whose gradient is cheaper than that of its parts.
+"""Groups of nodes that exporters write for one operator, and whose gradient is better than that of its parts.
 
 Their parts each leave results for the gradient and get a pass over the whole tensor.  The rule of the operator reads
 its input and output alone, so that fewer values live until the gradient is computed, and onnxruntime can fuse the
-forward nodes, which nobody else reads.
+forward nodes, which nobody else reads.  Where the group keeps NaN from its result, the gradient of its parts would be
+NaN all the same, as 0 * NaN is.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ def composites(
     """
     reader = _Reader(graph, nodes, live, visible)
     found = {}
-    for node in reader.products():
-        operator = _gelu(reader, node) or _swish(reader, node)
+    for node in reader.live("Mul", "Where"):
+        operator = _gelu(reader, node) or _swish(reader, node) or _masked_softmax(reader, node)
         if operator is None:
             continue
         x, y = graph.value(operator.input[0]), graph.value(operator.output[0])
@@ -95,6 +96,22 @@ def _swish(reader: _Reader, last: NodeProto) -> NodeProto | None:
     return None
 
 
+def _masked_softmax(reader: _Reader, last: NodeProto) -> NodeProto | None:
+    """Where(IsNaN(s), 0, s) of s = Softmax(x): zeros, and no NaN, along an axis of which all is masked with -∞.
+
+    PyTorch's exporter writes it for attention.
+    """
+    if last.op_type != "Where" or not reader.is_number(last.input[1]):
+        return None
+    softmax = reader.only("Softmax", last.input[2], readers=2)
+    test = reader.producer(last.input[0])
+    if softmax is None or test is None or test.op_type != "IsNaN" or test.input[0] != last.input[2]:
+        return None
+    masked = NodeProto(op_type="Softmax", input=softmax.input, output=last.output, name=last.name)
+    masked.attribute.extend(softmax.attribute)
+    return masked
+
+
 class _Reader:
     """Reads values as products and sums of others, as far as nobody else needs what is between."""
 
@@ -104,17 +121,21 @@ class _Reader:
         self._uses = Counter(name for node in graph.proto.node for name in reads(node))
         self._visible = {*visible, *(value.name for value in graph.proto.output)}
 
-    def products(self) -> list[NodeProto]:
-        """The products that a gradient passes."""
-        return [n for name, n in self._producers.items() if n.op_type == "Mul" and name in self._live]
+    def live(self, *op_types: str) -> list[NodeProto]:
+        """The nodes of these types that a gradient passes."""
+        return [n for name, n in self._producers.items() if n.op_type in op_types and name in self._live]
 
-    def only(self, op_type: str, name: str | None) -> NodeProto | None:
-        """The node of this type that computes ``name`` for one reader."""
-        node = self._inner(name)
+    def only(self, op_type: str, name: str | None, readers: int = 1) -> NodeProto | None:
+        """The node of this type that computes ``name`` for so many readers."""
+        node = self._inner(name, readers)
         return node if node is not None and node.op_type == op_type else None
 
-    def _inner(self, name: str | None) -> NodeProto | None:
-        if name is None or self._uses[name] != 1 or name in self._visible:
+    def producer(self, name: str) -> NodeProto | None:
+        """The node that computes ``name``, whoever reads it."""
+        return self._graph.producer(name)
+
+    def _inner(self, name: str | None, readers: int = 1) -> NodeProto | None:
+        if name is None or self._uses[name] != readers or name in self._visible:
             return None
         return self._producers.get(name)
 
@@ -160,6 +181,11 @@ class _Reader:
         terms = self.terms(name)
         rest = [term for term in terms if self._number(term) != 1]
         return rest[0] if len(terms) == 2 and len(rest) == 1 else None
+
+    def is_number(self, name: str) -> bool:
+        """Whether ``name`` is a constant of one element, and finite."""
+        number = self._number(name)
+        return number is not None and math.isfinite(number)
 
     def _number(self, name: str) -> float | None:
         """The number that a constant of one element is."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+import onnxruntime as ort
 import pytest
 from onnx import ModelProto, NodeProto, parser
 
@@ -26,7 +28,7 @@ def model_of(nodes: str, half: float = 0.5) -> ModelProto:
     <ir_version: 8, opset_import: ["" : 18]>
     g (float[2,3] x0, float[2,3] x1) => (float[2,3] y)
     <float root = {{1.4142135}}, float root_inverse = {{0.70710677}}, float one = {{1}}, float half = {{{half}}},
-     float three = {{3}}, float cubic = {{0.044715}}, float beta = {{0.7978846}}>
+     float none = {{0}}, float three = {{3}}, float cubic = {{0.044715}}, float beta = {{0.7978846}}>
     {{ x = Add(x0, x1) {nodes} }}
     """)
     return model
@@ -105,3 +107,42 @@ def test_the_gradient_reads_nothing_that_was_computed_on_the_way() -> None:
 def test_second_derivatives_of_a_group() -> None:
     first = onnxblock.gradients(model_of(f"{CUBE} {HALVES[1]}"), ["x0"])
     assert check_gradients(first, wrt=["x0", "x1"], tolerance=1e-5).passed
+
+
+MASKED = "s = Softmax<axis=0>(x) t = IsNaN(s) y = Where(t, {zero}, s)"
+
+
+@pytest.mark.parametrize("zero", ["none", "three"])
+def test_softmax_without_nan_is_found(zero: str) -> None:
+    model = model_of(MASKED.format(zero=zero))
+    (node,) = found_in(model, LIVE)
+    assert (node.op_type, list(node.input), list(node.output)) == ("Softmax", ["x"], ["y"])
+    assert node.attribute[0].i == 0
+    assert check_gradients(model, wrt=["x0", "x1"]).passed
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        "s = Softmax(x) t = IsNaN(x) y = Where(t, none, s)",
+        "s = Softmax(x) t = IsNaN(s) y = Where(t, s, none)",
+        "s = Softmax(x) t = IsNaN(s) y = Where(t, x0, s)",
+        "s = Softmax(x) t = IsNaN(s) h = Where(t, none, s) y = Add(h, s)",
+        "s = Tanh(x) t = IsNaN(s) y = Where(t, none, s)",
+        "s = Softmax(x) n = IsInf(s) y = Where(n, none, s)",
+    ],
+)
+def test_other_selections_are_left_alone(nodes: str) -> None:
+    assert found_in(model_of(nodes), LIVE) == []
+
+
+def test_a_row_that_is_masked_as_a_whole_passes_zeros_back() -> None:
+    minus = -np.inf
+    gradient = onnxblock.gradients(model_of(MASKED.format(zero="none")), ["x0"], cotangents="inputs")
+    session = ort.InferenceSession(gradient.SerializeToString(), providers=["CPUExecutionProvider"])
+    x = np.array([[1, minus, 2], [3, minus, minus]], np.float32)
+    dy = np.array([[1, 2, 3], [4, 5, 6]], np.float32)
+    (found,) = session.run(None, {"x0": x, "x1": np.zeros_like(x), "y_cotangent": dy})
+    p = np.exp(1) / (np.exp(1) + np.exp(3))
+    slope = p * (1 - p) * (1 - 4)
+    np.testing.assert_allclose(found, [[slope, 0, 0], [-slope, 0, 0]], rtol=1e-5, atol=1e-7)

@@ -31,9 +31,11 @@ def around(x: Value, axis: int) -> tuple[Value, Value, Value]:
 
 def zeros(shape: Operand, like: Value) -> Value:
     """Zeros of this shape, in the element type of ``like``."""
-    dtype = like.dtype or TensorProto.FLOAT
+    wanted = like.dtype or TensorProto.FLOAT
+    # before, the operator has no bfloat16
+    dtype = TensorProto.FLOAT if wanted == TensorProto.BFLOAT16 and like.graph.opset < 20 else wanted
     content: Value = like.graph.op.ConstantOfShape(shape, value=helper.make_tensor("value", dtype, [1], [0]))
-    return content
+    return content if dtype == wanted else content.cast(wanted)
 
 
 def scatter_nd(data: Value, indices: Value, updates: Value, reduction: str) -> Value:

@@ -94,6 +94,13 @@ def test_form(index: int, form: str) -> None:
     _run(case, form, lambda: harness.step_form(case, harness.point(index), form))
 
 
+@pytest.mark.parametrize("op_type", ["Conv", "Gather", "LSTM", "MaxPool", "Reshape", "Sin", "Slice", "TopK"])
+def test_bfloat16_is_not_left_out_where_there_are_kernels(op_type: str) -> None:
+    require_newest("it has fewer kernels of bfloat16")
+    case = harness.cases_of(op_type)[0]
+    assert harness.has_kernels(harness.vjp(case, harness.brain(case)), errors=())
+
+
 @pytest.mark.parametrize("rule", RULES, ids=lambda r: f"{r.domain}{r.op_type}")
 def test_every_rule_has_a_case(rule: registry.Rule) -> None:
     assert harness.cases_of(rule.op_type, rule.domain), f"write a row for {rule.op_type} in tests/autodiff/cases"

@@ -30,10 +30,6 @@ EXCEPTIONS = {
         for name in ("causal_conv_*", "linear_attention_*")
     },
     **{
-        f"attention*_bf16:{step}": "onnxruntime takes no bfloat16 arrays from Python"
-        for step in ("float32", "symbolic", "unranked", "newest")
-    },
-    **{
         f"swiglu*:{step}": "onnxruntime has no kernel of opset 28"
         for step in ("float32", "symbolic", "unranked", "newest", "float16")
     },

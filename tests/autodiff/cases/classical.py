@@ -34,5 +34,12 @@ ROWS = [
     case("Normalizer", [[3, 4.0], [0, 0]], domain=ML, norm="L2", gradient=[[0.032, -0.024], [1, 1]], name="zero_row"),
     case("FeatureVectorizer", X, normal(3, 2), domain=ML, inputdimensions=[4, 2], name="feature_vectorizer"),
     case("Imputer", ZEROS, domain=ML, imputed_value_floats=[7.0], replaced_value_float=0.0, name="imputer"),
+    case(
+        *("Imputer", np.where(ZEROS == 0, -1, ZEROS)),
+        domain=ML,
+        imputed_value_floats=[7.0, 1, 2, 3],
+        replaced_value_float=-1.0,
+        name="imputer_of_ones",
+    ),
     case("ArrayFeatureExtractor", X, np.array([[1, 3, 1]]), domain=ML, name="array_feature_extractor"),
 ]

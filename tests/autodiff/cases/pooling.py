@@ -71,5 +71,12 @@ ROWS = [
     case("GlobalMaxPool", TIES, gradient=np.eye(1, 16, 10), name="global_ties_go_to_the_first"),
     *(case("GlobalLpPool", X, p=p, name=f"global_lp_{p}") for p in (1, 2, 3)),
     case("GlobalLpPool", np.zeros((1, 1, 2, 2), np.float32), gradient=[[0, 0], [0, 0]], name="global_lp_of_zeros"),
+    case("LpPool", X, kernel_shape=[3, 2], strides=[2, 1], auto_pad="VALID"),
     case("MaxUnpool", normal(1, 1, 2, 2), np.array([[[[5, 7], [13, 8]]]]), kernel_shape=[2, 2], strides=[2, 2]),
+    case(
+        *("MaxUnpool", normal(1, 1, 3, 3), np.array([[[[0, 3, 5], [6, 14, 11], [18, 21, 23]]]])),
+        kernel_shape=[2, 2],
+        strides=[2, 2],
+        pads=[1, 0, 1, 0],
+    ),
 ]

@@ -47,12 +47,13 @@ def learned_step(x: np.ndarray, scale: np.ndarray, zero: np.ndarray) -> tuple[np
 
 def there_and_back(name: str, scale: Any, zero: Any, each: Any, back: Any, **attributes: Any) -> Case:
     """Quantize and dequantize.  ``each`` gives every element its setting, ``back`` sums over what shares one."""
-    feeds = {"x": X, "scale": np.asarray(scale, np.float32), "zero": np.asarray(zero)}
+    feeds = {"x": X, "scale": np.asarray(scale, np.float32)} | ({} if zero is None else {"zero": np.asarray(zero)})
+    settings = ["scale"] if zero is None else ["scale", "zero"]
     nodes = [
-        helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], **attributes),
-        helper.make_node("DequantizeLinear", ["q", "scale", "zero"], ["y"], **attributes),
+        helper.make_node("QuantizeLinear", ["x", *settings], ["q"], **attributes),
+        helper.make_node("DequantizeLinear", ["q", *settings], ["y"], **attributes),
     ]
-    dx, d_scale = learned_step(X, each(feeds["scale"]), each(feeds["zero"]))
+    dx, d_scale = learned_step(X, each(feeds["scale"]), each(feeds.get("zero", np.uint8(0))))
     return _case("QuantizeLinear", f"quantize_{name}", nodes, feeds, {"x": dx, "scale": back(d_scale)})
 
 
@@ -85,6 +86,7 @@ def in_blocks(block: int, axis: int) -> tuple[Any, Any]:
 ROWS = [
     dynamic(),
     there_and_back("tensor", 0.5, np.int8(3), lambda s: s, np.sum),
+    there_and_back("from_zero_on", 0.25, None, lambda s: s, np.sum),
     there_and_back("unsigned", 0.25, np.uint8(100), lambda s: s, np.sum),
     *(
         there_and_back(f"axis_{axis}", [0.5, 0.25, 1.0, 2.0], ZEROS, lambda s: s, lambda d: d.sum(0), axis=axis)

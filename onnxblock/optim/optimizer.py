@@ -12,7 +12,7 @@ from typing import Any
 from onnx import ModelProto, TensorProto
 
 from .. import names
-from ..block import Block
+from ..block import Block, ForwardBlock
 from ..errors import BlockBuildError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
@@ -33,7 +33,7 @@ class Part:
     group: str | None = None
 
 
-class Optimizer(Block):
+class Optimizer(ForwardBlock):
     """One optimizer step for a set of parameters.
 
     A subclass says in :meth:`states` what it keeps of a parameter, and in :meth:`rule` how a tensor is updated.

@@ -81,12 +81,16 @@ def alike(ours: Any, theirs: Any) -> bool:
     """Equal, but for the rounding of numbers."""
     if isinstance(ours, list) and isinstance(theirs, list):
         return len(ours) == len(theirs) and all(map(alike, ours, theirs))
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return ours.keys() == theirs.keys() and all(alike(item, theirs[name]) for name, item in ours.items())
     if isinstance(ours, float) and isinstance(theirs, float):
         return abs(ours - theirs) <= 1e-5
     return type(ours) is type(theirs) and ours == theirs
 
 
-@pytest.mark.parametrize(("ours", "theirs"), [([1.0], [1.1]), (1, True), ([1], [1, 2]), ({"a": 1}, {"a": 2})])
+@pytest.mark.parametrize(
+    ("ours", "theirs"), [([1.0], [1.1]), (1, True), ([1], [1, 2]), ({"a": 1}, {"a": 2}), ({"a": 1}, {})]
+)
 def test_what_differs_is_noticed(ours, theirs):
     assert not alike(ours, theirs)
     assert alike(ours, ours)

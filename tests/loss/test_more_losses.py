@@ -212,6 +212,16 @@ def giou(a, b):
     return 1 - common / (union + 1e-7) + (around - union) / (around + 1e-7)
 
 
+def test_every_loss_is_compared():
+    """Here, or in the files named."""
+    elsewhere = {
+        *("MSELoss", "L1Loss", "BCEWithLogitsLoss", "CrossEntropyLoss"),  # test_losses.py
+        "CTCLoss",  # test_ctc.py
+        "Weighted",  # below
+    }
+    assert {type(make("mean")).__name__ for make, *_ in CASES.values()} | elsewhere == set(loss.__all__)
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("reduction", REDUCTIONS)
 @pytest.mark.parametrize("case", CASES)

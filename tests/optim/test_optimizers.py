@@ -30,6 +30,7 @@ from tests.optim.stepping import (
     start,
     step_model,
 )
+from tests.test_in_place import KINDS
 
 
 @dataclass(frozen=True)
@@ -133,6 +134,12 @@ CASES = {
     "average": Case(optim.ExponentialMovingAverage(optim.SGD(), 0.9), reference.averaged_sgd, {"decay": 0.9}),
     "average of Adam": Case(optim.ExponentialMovingAverage(optim.Adam()), "Adam"),
 }
+
+
+def test_every_optimizer_is_compared():
+    """Groups are, in test_groups.py."""
+    compared = {type(case.optimizer).__name__ for case in CASES.values()}
+    assert {kind.__name__ for kind in KINDS} == compared | {"ParameterGroups"}
 
 
 @pytest.fixture(params=CASES)

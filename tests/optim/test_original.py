@@ -72,6 +72,14 @@ def test_a_custom_optimizer(custom, same):
         np.testing.assert_allclose(array, expected[name], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("optimizer", [optim.AdamW(), optim.SGD(), optim.RMSprop()])
+def test_an_optimizer_gives_its_model_itself(optimizer):
+    """As scripts for the original ask for it, that build each model by hand."""
+    found, expected = run_steps(model_of(optimizer), start()), run_steps(step_model(optimizer), start())
+    for name, array in expected.items():
+        assert np.array_equal(found[name], array)
+
+
 @pytest.mark.parametrize(
     ("optimizer", "op_type", "moments", "attributes"),
     [

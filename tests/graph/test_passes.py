@@ -55,6 +55,32 @@ def test_transposes_of_transposes(body, left):
     assert left is None or found == {"Relu": 1, **left}
 
 
+ROWS = "s = Constant<value_ints = [4, 3]>() z = ConstantOfShape(s) i = Constant<value = int64[2, 1] {2, 0}>()"
+ONES = ROWS.replace("Shape(s)", "Shape<value = float[1] {1}>(s)")
+ELEMENTS = (
+    "s = Constant<value_ints = [4, 3]>() z = ConstantOfShape(s) i = Constant<value = int64[2, 3] {2,0,1,1,0,1}>()"
+)
+
+
+@pytest.mark.parametrize(
+    ("body", "left"),
+    [
+        (f'{ROWS} t = ScatterND<reduction = "add">(z, i, u) y = Add(x, t)', {"ScatterND": 1}),
+        (f'{ROWS} t = ScatterND<reduction = "add">(z, i, u) y = Add(t, x)', {"ScatterND": 1}),
+        (f'{ELEMENTS} t = ScatterElements<reduction = "add">(z, i, u) y = Add(x, t)', {"ScatterElements": 1}),
+        (f'{ROWS} t = ScatterND<reduction = "add">(z, i, u) v = Add(t, x) y = Add(v, t)', {"ScatterND": 1, "Add": 2}),
+        (f"{ROWS} t = ScatterND(z, i, u) y = Add(x, t)", {"ScatterND": 1, "Add": 1}),
+        (f'{ROWS} t = ScatterND<reduction = "add">(x, i, u) y = Add(x, t)', {"ScatterND": 1, "Add": 1}),
+        (f'{ROWS} t = ScatterND<reduction = "add">(z, i, u) b = Relu(w) y = Add(b, t)', {"ScatterND": 1, "Add": 1}),
+        (f'{ONES} t = ScatterND<reduction = "add">(z, i, u) y = Add(x, t)', {"ScatterND": 1, "Add": 1}),
+    ],
+)
+def test_what_is_added_to_zeros_is_added_to_the_other_summand(body, left):
+    feeds = {"x": normal(4, 3), "u": normal(2, 3, seed=1), "w": normal(1, 3, seed=2)}
+    found = finished(model_of(body, **feeds), feeds)
+    assert {k: n for k, n in found.items() if k in ("ScatterND", "ScatterElements", "Add")} == left
+
+
 @pytest.mark.parametrize("flags", ["", "<transA = 1>", "<transB = 1, alpha = 0.5>", "<transA = 1, transB = 1>"])
 def test_a_product_comes_out_transposed(flags):
     a = A.T if "transA" in flags else A

@@ -16,6 +16,7 @@ from .identities import remove_identities
 from .joined_pads import join_pads
 from .own_functions import inline_own_functions
 from .prune import prune
+from .scattered_sums import add_in_place
 from .transposes import merge_transposes
 from .types import Types, unknown
 
@@ -25,6 +26,7 @@ PASSES: tuple[Callable[[ModelProto, Types], bool], ...] = (
     expand_cross_entropy,
     merge_transposes,
     join_pads,
+    add_in_place,
     remove_identities,
     merge_equal_initializers,
     merge_common_subexpressions,

@@ -1,0 +1,56 @@
+"""A sum of a tensor and of what was added up in zeros."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+from onnx import ModelProto, NodeProto, helper, numpy_helper
+
+from ..dependencies import reads
+from ..types import same_shape
+from .types import Types, unknown
+
+
+def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
+    """Add ``x`` and elements that were scattered into zeros by scattering them into ``x``.
+
+    That is the gradient of an embedding that is the output layer too: the zeros and the sum are as large as it is.
+    """
+    graph = model.graph
+    count = Counter(name for node in graph.node for name in reads(node))
+    count.update(o.name for o in graph.output)
+    producers = {name: node for node in graph.node for name in node.output}
+    changed = False
+    for node in graph.node:
+        if node.op_type != "Add" or node.domain:
+            continue
+        for x, name in (node.input, node.input[::-1]):
+            scatter = producers.get(name)
+            if (
+                scatter is not None
+                and count[name] == 1
+                and _adds_to_zeros(scatter, producers)
+                and _alike(types, x, name)
+            ):
+                output = node.output[0]
+                node.CopyFrom(scatter)
+                node.input[0], node.output[0] = x, output
+                changed = True
+                break
+    return changed
+
+
+def _adds_to_zeros(node: NodeProto, producers: dict[str, NodeProto]) -> bool:
+    if node.op_type not in ("ScatterElements", "ScatterND") or node.domain:
+        return False
+    attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
+    zeros = producers.get(node.input[0])
+    if attributes.get("reduction") != b"add" or zeros is None or zeros.op_type != "ConstantOfShape" or zeros.domain:
+        return False
+    return all(not np.any(numpy_helper.to_array(a.t)) for a in zeros.attribute)
+
+
+def _alike(types: Types, x: str, y: str) -> bool:
+    first, second = types(x), types(y)
+    return first is not None and second is not None and same_shape(first.shape, second.shape)

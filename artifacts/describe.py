@@ -101,7 +101,7 @@ def describe_optimizer(
         generation=generation,
         runtimes=("onnxruntime",),
         inputs=update.complete(_inputs(model, update.owner, "parameter")),
-        outputs=tuple(replace(port, offset=update.offsets.get(port.name)) for port in _outputs(model, update.made)),
+        outputs=update.placed(_outputs(model, update.made)),
         state=tuple(update.pairs),
         settings=_with_optimizer(settings, update.about),
         memory=update.about.get("memory"),
@@ -126,7 +126,7 @@ def describe_step(
         generation=generation,
         runtimes=("onnxruntime",),
         inputs=update.complete(_inputs(model, inputs)),
-        outputs=_outputs(model, {**update.made, models.outputs[0]: ("loss", None)}),
+        outputs=update.placed(_outputs(model, {**update.made, models.outputs[0]: ("loss", None)})),
         state=(*update.pairs, *pairs),
         settings=_with_optimizer(settings, update.about),
         memory=update.about.get("memory"),
@@ -149,6 +149,10 @@ class _Update:
         scales: dict[str, float] = self.about.get("learning_rate_scales", {})
         return tuple(replace(port, scale=scales.get(port.name), offset=self.offsets.get(port.name)) for port in inputs)
 
+    def placed(self, outputs: Iterable[Output]) -> tuple[Output, ...]:
+        """The outputs, with where slices begin."""
+        return tuple(replace(port, offset=self.offsets.get(port.name)) for port in outputs)
+
 
 def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
     """The update in a model with one input per tensor, whose metadata lose what is told here."""
@@ -162,10 +166,11 @@ def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
     about = _take_metadata(model, names.OPTIMIZER_KEY)
     owner.update((name, ("learning_rate", None)) for name in about.get("learning_rate_scales", {}))
     offsets: dict[str, int] = {}
-    in_place = InPlace(model)
+    tensors = list(_tensors(trainable, about.get("slices", {})))
+    in_place = InPlace(model, {tensor: name for name, tensor, offset in tensors if offset is not None})
     outputs = {v.name for v in model.graph.output}
     given = {v.name for v in model.graph.input}
-    for name, tensor, offset in _tensors(trainable, about.get("slices", {})):
+    for name, tensor, offset in tensors:
         gradient = tensor + names.GRADIENT_SUFFIX
         owner[tensor] = ("parameter", None if offset is None else name)
         owner[gradient] = ("gradient", name)

@@ -141,7 +141,7 @@ def generate_artifacts(
         graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, form)
         if fused_step:
             with use_custom_op_library(library or ""):
-                graphs[names.STEP_MODEL_FILE] = fuse_step(models, build_optimizer(optimizer, models, "tensors"))
+                graphs[names.STEP_MODEL_FILE] = fuse_step(models, build_optimizer(optimizer, models, "slices"))
     generation = generation_fingerprint(list(graphs.values()))
     settings = _settings(models, forward, variance)
     common: tuple[Any, ...] = (forward.fingerprint, generation, settings)

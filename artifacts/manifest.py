@@ -383,7 +383,7 @@ def _problems(manifest: Manifest) -> Iterator[str]:
 
 def _is_slice(port: Input | Output, kind: Kind) -> bool:
     fixed = port.shape is not None and all(isinstance(d, int) for d in port.shape)
-    return kind == "optimizer" and port.role in _SLICED and port.parameter is not None and fixed
+    return kind in ("optimizer", "step") and port.role in _SLICED and port.parameter is not None and fixed
 
 
 def _state_problems(manifest: Manifest) -> Iterator[str]:

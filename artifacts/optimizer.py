@@ -38,8 +38,8 @@ class _OptimizerModel(ForwardBlock):
         return self._optimizer(parameters)
 
 
-Form: TypeAlias = Literal["slices", "tensors", "sequences"]
-"""How an optimizer model takes its parameters: large ones in slices, each in one piece, or all in sequences.
+Form: TypeAlias = Literal["slices", "sequences"]
+"""How an optimizer model takes its parameters: one by one and large ones in slices, or all in sequences.
 
 An optimizer that is not made of ours takes them as it pleases.
 """

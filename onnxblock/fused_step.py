@@ -3,6 +3,9 @@
 An update may be written over the parameter only when nothing reads the old value any more.  The backward pass does: the
 gradient of a layer's input is a product with its weight, and nothing makes it run before the weight changes.  So the
 update takes a number, such as the learning rate, that a runtime knows only once that product is there.
+
+A large parameter is updated in slices.  They are inputs and outputs of their own, in the memory of the parameter, which
+forward and backward pass read as a whole.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 
-from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper
+import numpy as np
+from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from . import names
 from .errors import BlockBuildError, ParameterError
@@ -20,15 +24,16 @@ from .graph.graph import Graph
 from .graph.inlining import inlined
 from .graph.inplace import InPlace, after
 from .graph.passes import run_passes
+from .optim.slices import slices_of
 from .training import TrainingModels
 
 
 def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
     """One graph of the training model and the optimizer model, without gradient buffers.
 
-    Its inputs are those of the training model but for the buffers and the reset, then the learning rates, the step and
-    the states of the optimizer.  Its outputs are the loss and what else the user asked for, the new running statistics,
-    and the new parameters and states.  The metadata are those of the optimizer model.
+    Its inputs are those of the training model but for the buffers and the reset, then the learning rates, the step, the
+    slices of parameters and the states of the optimizer.  Its outputs are the loss and what else the user asked for,
+    the new running statistics, and the new parameters and states.  The metadata are those of the optimizer model.
 
     Raises :class:`ParameterError` when the model has values of names that the optimizer needs, and
     :class:`BlockBuildError` when the optimizer does not take each parameter and its gradient as inputs of their own.
@@ -38,10 +43,13 @@ def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
     model.CopyFrom(models.training)
     gradients = _without_accumulators(model, models.choice.trainable)
     differentiated = {name for node in model.graph.node for name in node.output if name}
-    _append(model, optimizer, gradients)
+    ranges = slices_of(optimizer)
+    _append(model, optimizer, gradients, ranges)
     run_passes(model)
     graph = Graph(model, models.weights)
-    _let_updates_wait(graph, models.choice.trainable, differentiated)
+    wholes = {names.slice_of(name, *ends): name for name, cut in ranges.items() for ends in cut}
+    whole = [name for name in models.choice.trainable if name not in ranges]
+    _let_updates_wait(graph, [*whole, *wholes], wholes, differentiated)
     graph.arrange(_updates_early(graph, differentiated))
     check(model)
     return model
@@ -107,10 +115,17 @@ def _without_accumulators(model: ModelProto, trainable: Sequence[str]) -> dict[s
     return gradients
 
 
-def _append(model: ModelProto, optimizer: ModelProto, gradients: Mapping[str, str]) -> None:
+def _append(
+    model: ModelProto,
+    optimizer: ModelProto,
+    gradients: Mapping[str, str],
+    ranges: Mapping[str, Sequence[Sequence[int]]],
+) -> None:
     """Put the optimizer behind the training model, in place; its inner values get a common prefix."""
     graph, update = model.graph, optimizer.graph
     fed = {name + names.GRADIENT_SUFFIX: value for name, value in gradients.items()}
+    for name, cut in ranges.items():
+        fed.update(_cut(model, name + names.GRADIENT_SUFFIX, gradients[name], cut))
     shared = {v.name for v in graph.input}.intersection(gradients)
     added = [v for v in update.input if v.name not in shared and v.name not in fed]
     taken = _names_of(graph.node) | {v.name for v in graph.input} | {t.name for t in graph.initializer}
@@ -133,6 +148,25 @@ def _append(model: ModelProto, optimizer: ModelProto, gradients: Mapping[str, st
     imported = {o.domain for o in model.opset_import}
     model.opset_import.extend(o for o in optimizer.opset_import if o.domain not in imported)
     model.metadata_props.extend(optimizer.metadata_props)
+
+
+def _cut(model: ModelProto, base: str, gradient: str, cut: Sequence[Sequence[int]]) -> dict[str, str]:
+    """Add the slices of a gradient, flattened to [1, n], by the inputs of the optimizer that they are for."""
+    graph = model.graph
+
+    def constant(name: str, content: Sequence[int]) -> str:
+        graph.initializer.append(numpy_helper.from_array(np.array(content, np.int64), f"{base}/{name}"))
+        return f"{base}/{name}"
+
+    flat, axis = f"{base}/flat", constant("axis", [1])
+    graph.node.append(helper.make_node("Reshape", [gradient, constant("row", [1, -1])], [flat], flat))
+    fed = {}
+    for start, stop in cut:
+        ends = [constant(f"from_{start}", [start]), constant(f"to_{stop}", [stop])]
+        piece = f"{base}/{start}"
+        graph.node.append(helper.make_node("Slice", [flat, *ends, axis], [piece], piece))
+        fed[names.slice_of(base.removesuffix(names.GRADIENT_SUFFIX), start, stop) + names.GRADIENT_SUFFIX] = piece
+    return fed
 
 
 def _names_of(nodes: Iterable[NodeProto]) -> set[str]:
@@ -160,16 +194,18 @@ def _require_free(values: Iterable[ValueInfoProto], taken: set[str]) -> None:
 # -- in place
 
 
-def _let_updates_wait(graph: Graph, trainable: Iterable[str], differentiated: set[str]) -> None:
+def _let_updates_wait(
+    graph: Graph, written: Iterable[str], wholes: Mapping[str, str], differentiated: set[str]
+) -> None:
     """Make the writer of each parameter depend on all that reads the old value, where one number stands in the way."""
-    nodes, proof = graph.proto.node, InPlace(graph.model)
+    nodes, proof = graph.proto.node, InPlace(graph.model, wholes)
     readers: dict[str, list[NodeProto]] = {}
     for node in nodes:
         for name in reads(node):
             readers.setdefault(name, []).append(node)
     outputs = {v.name for v in graph.proto.output}
     waiting: dict[tuple[str, ...], str] = {}
-    for name in trainable:
+    for name in written:
         late = proof.late_readers(name, names.updated(name))
         found = _number(graph, names.updated(name), differentiated) if late else None
         awaited = {_later(graph, node, readers, differentiated, outputs) for node in late or ()}

@@ -43,8 +43,12 @@ def run_bound(
     order: str = "DEFAULT",
     parallel: bool = False,
     steps: int = 1,
+    copied: bool = True,
 ) -> dict[str, Any]:
-    """The outputs after ``steps`` runs, where output ``pairs[x]`` lies in the memory of input x."""
+    """The outputs after ``steps`` runs, where output ``pairs[x]`` lies in the memory of input x.
+
+    The inputs are copies of ``feeds``, or with ``copied=False`` those arrays, which may share memory.
+    """
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
     options.execution_order = getattr(onnxruntime.ExecutionOrder, order)
@@ -54,7 +58,8 @@ def run_bound(
         options.inter_op_num_threads = 2
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
     binding = session.io_binding()
-    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(np.array(x)) for name, x in feeds.items()}
+    arrays = {name: np.array(x) if copied else x for name, x in feeds.items()}
+    values = {name: onnxruntime.OrtValue.ortvalue_from_numpy(x) for name, x in arrays.items()}
     for name, value in values.items():
         binding.bind_ortvalue_input(name, value)
     sources = {new: old for old, new in pairs.items()}

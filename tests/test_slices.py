@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import pytest
 
 import artifacts
-from artifacts.api import CheckpointState
+from artifacts.api import CheckpointState, TrainingStep
 from artifacts.api.bound import part_of
 from artifacts.manifest import Input, Manifest
 from onnxblock import names, optim
@@ -19,8 +20,9 @@ from onnxblock.errors import ArtifactMismatchError, CheckpointError, InvalidMode
 from onnxblock.graph.inplace import InPlace
 from onnxblock.names import MANIFEST_KEY
 from onnxblock.optim import slices as slicing
+from tests.in_place import run_bound, settings, shuffled
 from tests.optim.stepping import pairs, step_model
-from tests.test_in_place import OPTIMIZERS
+from tests.test_in_place import OPTIMIZERS, feeds_of
 from tests.training import Training, begin, generate, perceptron, random_batch
 
 BATCHES = [random_batch(6, seed=t) for t in range(5)]
@@ -178,11 +180,79 @@ def test_custom_blocks_take_their_parameters_whole(cut, tmp_path):
     assert not any(port.offset for port in manifest_of(files).inputs)
 
 
-def test_the_fused_step_takes_them_whole(cut, tmp_path):
+def fused(folder: Path, optimizer: Block, model: onnx.ModelProto) -> tuple[artifacts.Artifacts, Manifest]:
+    files = generate(model, folder, optimizer=optimizer, fused_step=True)
+    entries = onnx.load(files.step_model, load_external_data=False).metadata_props
+    return files, Manifest.from_json(next(p.value for p in entries if p.key == MANIFEST_KEY))
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_the_fused_step_updates_slices_of_what_it_reads_as_a_whole(name, cut, tmp_path):
+    """The slices lie in the memory of the parameter, and are written when nothing reads it any more."""
+    model = perceptron(hidden=9)
+    whole, _ = fused(tmp_path / "whole", OPTIMIZERS[name], model)
     cut()
-    files = generate(perceptron(hidden=9), tmp_path, fused_step=True)
-    assert "[0:" not in str(onnx.load(files.step_model, load_external_data=False).graph)
-    assert any(port.offset for port in manifest_of(files).inputs)
+    files, found = fused(tmp_path / "slices", OPTIMIZERS[name], model)
+    slices = [port for port in found.inputs_of("parameter") if port.offset is not None]
+    assert {port.owner for port in slices} == ({"Perceptron/Linear/weight"} if name not in WHOLE_ONLY else set())
+    assert [port.name for port in found.inputs_of("parameter") if port.offset is None] == [
+        parameter.name for parameter in files.trainable
+    ]
+    assert all(pair.in_place for pair in found.state)
+    trained = []
+    for given in (whole, files):
+        state = CheckpointState.load_checkpoint(given.checkpoint)
+        step = TrainingStep(given.step_model, state, given.eval_model)
+        assert step.get_parameters_size() == sum(p.data.size for _, p in state.parameters)
+        losses = [float(step(*batch)) for batch in BATCHES]
+        CheckpointState.save_checkpoint(state, tmp_path / "saved", include_optimizer_state=True)
+        trained.append((losses, (tmp_path / "saved").read_bytes(), {n: p.data for n, p in state.parameters}))
+    if name in NORM_OF_ALL:
+        for parameter, array in trained[0][2].items():
+            np.testing.assert_allclose(trained[1][2][parameter], array, rtol=1e-4, atol=1e-6)
+    else:
+        assert trained[0][:2] == trained[1][:2]
+
+
+def tied() -> onnx.ModelProto:
+    """A table that is looked up, and multiplied by at the end."""
+    model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
+    tied (int64[n] tokens) => (float[n, 24] scores) {
+        h = Gather (table, tokens)
+        t = Tanh (h)
+        turned = Transpose <perm = [1, 0]> (table)
+        scores = MatMul (t, turned)
+    }""")
+    table = np.random.default_rng(0).normal(size=(24, 16)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
+    return model
+
+
+def test_whatever_the_order_of_the_nodes_the_whole_is_read_before_its_slices_are_written(cut, tmp_path):
+    cut()
+    files, found = fused(tmp_path, optim.AdamW(), tied())
+    assert sum(port.offset is not None for port in found.inputs_of("parameter")) == 3
+    assert all(pair.in_place for pair in found.state)
+    model = onnx.load(files.step_model)
+    feeds = feeds_of(found, tokens=np.array([3, 3, 7]), labels=np.array([1, 0, 2]), step=np.array([3]))
+    table = feeds["table"]
+    parts = {port.name: part_of(table, port) for port in found.inputs_of("parameter")}
+    for seed, setting in enumerate(settings()):
+        apart = {**feeds, **{name: part.copy() for name, part in parts.items()}}
+        expected = run_bound(shuffled(model, seed), apart, {}, **setting)
+        found_bits = run_together(shuffled(model, seed), feeds, found, **setting)
+        for name, array in expected.items():
+            assert np.array_equal(found_bits[name], array), (seed, setting, name)
+
+
+def run_together(model: onnx.ModelProto, feeds: dict[str, np.ndarray], manifest: Manifest, **setting: Any) -> Any:
+    """The outputs of a run where slices lie in the memory of their parameter, and new values in that of old ones."""
+    memory = {name: array.copy() for name, array in feeds.items()}
+    for port in manifest.inputs_of("parameter"):
+        if port.offset is not None:
+            memory[port.name] = part_of(memory[port.owner], port)
+    pairs = {pair.input: pair.output for pair in manifest.state}
+    return run_bound(model, memory, pairs, copied=False, **setting)
 
 
 def test_in_place_where_the_gradients_are_clipped_together(cut):

@@ -55,6 +55,7 @@ def _differences(manifest: Manifest, storage: Storage) -> Iterator[str]:
     for port in manifest.inputs_of("parameter", "frozen", "statistic"):
         ports.setdefault(port.owner, []).append(port)
     for name, (port, *others) in ports.items():
+        slices = [p for p in (port, *others) if p.offset is not None]
         stored = storage.parameters.get(name)
         if stored is None:
             near = did_you_mean(name, storage.parameters)
@@ -68,11 +69,9 @@ def _differences(manifest: Manifest, storage: Storage) -> Iterator[str]:
         if stored.array is None or port.shape is None:
             continue
         shape = list(stored.array.shape)
-        if port.offset is not None:
-            yield from _gaps(name, [port, *others], stored.array.size)
-        elif len(shape) != len(port.shape) or any(
-            isinstance(want, int) and want != have for want, have in zip(port.shape, shape, strict=True)
-        ):
+        if slices:
+            yield from _gaps(name, slices, stored.array.size)
+        if port.offset is None and not _is_of(port.shape, shape):
             yield f"parameter {name!r} has shape {list(port.shape)} in the model, {shape} in the checkpoint"
     known = set(ports)
     if manifest.kind == "training":
@@ -87,6 +86,13 @@ def _differences(manifest: Manifest, storage: Storage) -> Iterator[str]:
     for name, stored in storage.parameters.items():
         if stored.requires_grad and name not in known:
             yield f"trainable parameter {name!r} of the checkpoint is not in the {manifest.kind} model"
+
+
+def _is_of(wanted: Sequence[int | str | None], shape: Sequence[int]) -> bool:
+    """Whether an array of this shape fits, whatever the sizes that are open."""
+    return len(shape) == len(wanted) and all(
+        want == have for want, have in zip(wanted, shape, strict=True) if isinstance(want, int)
+    )
 
 
 def _gaps(name: str, slices: Sequence[Input], size: int) -> Iterator[str]:

@@ -13,7 +13,7 @@ from artifacts.manifest import Kind
 from onnxblock.errors import CheckpointError, InvalidModelError, OnnxBlockError, ParameterError
 from onnxblock.files import as_path
 
-from .bound import BoundModel
+from .bound import BoundModel, part_of
 from .compatibility import require_fit, require_same_generation
 from .interface import read_interface
 from .seeding import checked_seed, seeded
@@ -83,8 +83,8 @@ class TrainedModel(ABC):
         """Bind both models to the state's arrays."""
         for model in filter(None, (self._train_model, self._eval_model)):
             for port in model.manifest.inputs_of("parameter", "frozen", "statistic"):
-                stored = self._storage.parameter(port.name)
-                model.bind(port.name, data_of(stored), stored.element_type)
+                stored = self._storage.parameter(port.owner)
+                model.bind(port.name, part_of(data_of(stored), port), stored.element_type)
         self._is_bound = True
 
     # -- running
@@ -138,7 +138,7 @@ class TrainedModel(ABC):
     def _in_order(self, trainable_only: bool) -> list[StoredParameter]:
         """Parameters in the order of the training model's inputs."""
         roles = ("parameter",) if trainable_only else ("parameter", "frozen", "statistic")
-        ports = [port for port in self._train_model.manifest.inputs if port.role in roles]
+        ports = [port for port in self._train_model.manifest.inputs if port.role in roles and port.offset is None]
         stored = [self._storage.parameter(port.name) for port in ports]
         others = [p.name for p in stored if p.element_type.name != "float32"]
         if others:

@@ -67,7 +67,7 @@ class TrainingStep(TrainedModel, Stepping):
     def _bind(self) -> None:
         """Bind both models to the state's arrays, and the moments."""
         super()._bind()
-        trained = [port.name for port in self.manifest.inputs_of("parameter")]
+        trained = [port.name for port in self.manifest.inputs_of("parameter") if port.offset is None]
         self._bind_steps(self._train_model, self._prepare_moments(trained))
 
     def __call__(self, *user_inputs: Any) -> Any:

@@ -97,10 +97,10 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     if group == 1 and channels <= 4 and prod(kernel) >= 25:
         return _by_exchanged_convolution(padded, dy, windows, group)
     count = known_sizes(windows.count)
-    if count is not None and group == 1 and prod(kernel) == 1:
-        # A sum over the batch of [N, M, C] costs more than to transpose [N, M, positions] and [N, C, positions].
-        if 2 * outputs * channels > prod(count) * (outputs + channels):
-            return _by_joined_batch(padded, dy, windows, [outputs, channels, *kernel])
+    # Then a sum over the batch of [N, M, C] costs more than to transpose [N, M, positions] and [N, C, positions].
+    few = count is not None and 2 * outputs * channels > prod(count) * (outputs + channels)
+    if few and group == 1 and prod(kernel) == 1:
+        return _by_joined_batch(padded, dy, windows, [outputs, channels, *kernel])
     if count is not None and known_sizes(spatial_shape(padded)) is not None and prod(kernel) > 1:
         depthwise = len(kernel) == 2 and channels == 1 and outputs == group
         if depthwise and (count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3):

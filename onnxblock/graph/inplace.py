@@ -7,7 +7,7 @@ over an input is safe only if everything else that reads the old value must have
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, inliner, numpy_helper
@@ -53,9 +53,13 @@ _LARGEST_CONSTANT = 4096
 
 
 class InPlace:
-    """The question asked of one model, any number of times."""
+    """The question asked of one model, any number of times.
 
-    def __init__(self, model: ModelProto) -> None:
+    ``wholes`` has inputs that lie in the memory of another: slices, by the name of the input that they are a part of.
+    """
+
+    def __init__(self, model: ModelProto, wholes: Mapping[str, str] | None = None) -> None:
+        self._wholes = wholes or {}
         flat = inliner.inline_local_functions(model) if model.functions else model
         # before: inside of an If, ONNX's inference starts by copying what it knows of all values outside
         types = infer_model(model)
@@ -83,8 +87,8 @@ class InPlace:
            left out by a runtime.
         3. What a runtime may keep in the memory of ``old``, such as its Reshape, counts as ``old``; none of it is an
            output.
-        4. The writer is elementwise in ``old``, if it reads it at all.
-        5. Every other reader of ``old`` is an ancestor of the writer.
+        4. The writer is elementwise in ``old``, if it reads it at all; it does not read what ``old`` is a slice of.
+        5. Every other reader of ``old``, or of what it is a slice of, is an ancestor of the writer.
         6. Of those, the ones that feed the writer are elementwise too, since a runtime may fuse them with it.
         """
         return self.late_readers(old, new) == []
@@ -97,6 +101,8 @@ class InPlace:
         if not self._same_form(old, new):
             return None
         aliases, in_order = self._aliases(old, rearranged=True), self._aliases(old, rearranged=False)
+        if old in self._wholes:
+            aliases |= self._aliases(self._wholes[old], rearranged=True)
         writer, made = self._writer(new)
         if writer is None or made in aliases or not aliases.isdisjoint(self._outputs):
             return None

@@ -6,10 +6,15 @@ the tensor is a slice of a few hundred thousand elements, and comes back from me
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+
+from onnx import ModelProto
+
+from ..names import OPTIMIZER_KEY
 
 _LONGEST = 262_144
 """Elements: what an update hands on is then three arrays of 1 MB in float32."""
@@ -43,6 +48,13 @@ def slices(sizes: Mapping[str, int]) -> dict[str, Sequence[tuple[int, int]]]:
     large = {name: size for name, size in sizes.items() if size > _LONGEST}
     longest = max(_LONGEST, math.ceil(sum(large.values()) / _MOST))
     return {name: _slices(size, longest) for name, size in large.items() if size > longest}
+
+
+def slices_of(optimizer: ModelProto) -> dict[str, list[list[int]]]:
+    """Start and end of each slice of the parameters that an optimizer model, fresh from its block, takes in slices."""
+    about = next((entry.value for entry in optimizer.metadata_props if entry.key == OPTIMIZER_KEY), "{}")
+    found: dict[str, list[list[int]]] = json.loads(about).get("slices", {})
+    return found
 
 
 def _slices(size: int, longest: int) -> list[tuple[int, int]]:

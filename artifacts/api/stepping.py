@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -11,12 +12,12 @@ import numpy as np
 
 from artifacts.manifest import Input, Manifest
 from onnxblock.checkpoint import OptimizerGroup, element_type_of
-from onnxblock.errors import ArgumentError, CheckpointError, UnknownNameError, did_you_mean
+from onnxblock.errors import ArgumentError, CheckpointError, OnnxBlockError, UnknownNameError, did_you_mean
 from onnxblock.names import LEARNING_RATE
 
 from .bound import BoundModel, part_of, single
 from .moments import Moment, array_of, moments_of, prepare, replace
-from .storage import Array, Storage
+from .storage import Array, Storage, data_of
 
 DEFAULT_LEARNING_RATE = 0.001
 
@@ -37,6 +38,7 @@ class Stepping:
         self._learning_rates = [(port, single(port, np.float32)) for port in rates]
         self._step = single(next(iter(self.manifest.inputs_of("step")), None), np.int64)
         self._flags: list[Array] = []
+        self._moments: Sequence[Moment] = ()
         if self._storage.optimizer is None:
             self._storage.optimizer = OptimizerGroup()
         self._group = self._storage.optimizer
@@ -49,6 +51,7 @@ class Stepping:
         prepare(self._group, moments, self._storage)
         extras = self._storage.extras
         extras.optimizer, extras.memory = self.manifest.settings.get("optimizer"), self.manifest.memory
+        self._moments = moments
         return moments
 
     def _require_same_memory(self) -> None:
@@ -134,6 +137,37 @@ class Stepping:
                 "optim.Group(..., name=..., learning_rate_scale=1.0) makes one.",
             )
         return group
+
+    @property
+    def averages(self) -> dict[str, Array]:
+        """The averaged weights by parameter, live; none unless ``optim.ExponentialMovingAverage`` keeps them."""
+        return {m.parameter: array_of(self._group, m) for m in self._moments if m.initial.kind == "parameter"}
+
+    @contextmanager
+    def averaged_weights(self) -> Iterator[None]:
+        """Let the parameters be their averages in a ``with`` block, to evaluate, export or save; then as they were.
+
+        Training in the block is lost with it.
+
+        Raises:
+            OnnxBlockError: the optimizer keeps no averages.
+        """
+        averages = self.averages
+        if not averages:
+            raise OnnxBlockError(
+                "the optimizer keeps no averages of the weights"
+                + (": the checkpoint is nominal, and has no data yet" if self._storage.nominal else ""),
+                "Generate with optimizer=optim.ExponentialMovingAverage(optim.AdamW()), for example.",
+            )
+        held = {name: data_of(self._storage.parameter(name)) for name in averages}
+        trained = {name: array.copy() for name, array in held.items()}
+        for name, array in held.items():
+            np.copyto(array, averages[name])
+        try:
+            yield
+        finally:
+            for name, array in held.items():
+                np.copyto(array, trained[name])
 
     def register_scheduler(
         self, state_dict: Callable[[], dict[str, Any]], is_of: Callable[[Mapping[str, Any]], bool]

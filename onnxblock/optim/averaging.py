@@ -17,7 +17,7 @@ class ExponentialMovingAverage(Optimizer):
     """An optimizer that also keeps e ← decay · e + (1 - decay) · p of every parameter, after each of its steps.
 
     e begins at the parameter and is the last state of it (Polyak and Juditsky 1992).  float16 parameters are averaged
-    in float32.
+    in float32.  ``with optimizer.averaged_weights():`` evaluates and exports with the averages.
     """
 
     def __init__(self, optimizer: Optimizer, decay: float = 0.999) -> None:

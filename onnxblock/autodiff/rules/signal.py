@@ -40,7 +40,7 @@ def dft(g: RuleContext) -> RuleResult:
         length = size if given is None else op.Reshape(given.cast(TensorProto.INT64), [1])
         whole = _fit(g.dy, where, length) if onesided else g.dy
         d = op.DFT(whole, None, axis=axis, inverse=1) * cast_like(length, g.dy)
-    return with_shape_of(_real_part_like(g, _fit(d, where, size)), g.x)
+    return with_shape_of(_real_part_like(g.x, _fit(d, where, size)), g.x)
 
 
 def _twice(g: RuleContext, length: Value, where: Operand) -> Value:
@@ -62,10 +62,10 @@ def _fit(d: Value, where: Operand, size: Value) -> Value:
     return fitted
 
 
-def _real_part_like(g: RuleContext, d: Value) -> Value:
-    """The real part of ``d`` where x is real."""
-    op = g.op
-    part: Value = op.Slice(d, [0], op.Shape(g.x, start=-1), [-1])
+def _real_part_like(x: Value, d: Value) -> Value:
+    """The real part of ``d`` where ``x`` is real."""
+    op = d.graph.op
+    part: Value = op.Slice(d, [0], op.Shape(x, start=-1), [-1])
     return part
 
 
@@ -74,16 +74,17 @@ def stft(g: RuleContext) -> RuleResult:
     """Frames of the signal, times a window, are transformed.
 
     The cotangents of the frames, times the window, add up where frames overlap.  That of the window is the sum of
-    theirs times the frames.
+    theirs times the frames.  A signal of rank 2, which exporters write and runtimes take, is a real one.
     """
-    op, x, window = g.op, g.x, g.input(2)
+    op, window = g.op, g.input(2)
+    x = g.x if g.x.rank == 3 else op.Reshape(g.x, [0, 0, 1 if g.x.rank == 2 else -1])
     given = g.input(3)
     if given is not None:
         length = op.Reshape(given.cast(TensorProto.INT64), [1])
     else:
         length = op.Shape(x, start=1, end=2) if window is None else shape_of(window)
     whole = _fit(g.dy, [2], length)
-    d = _real_part_like(g, op.DFT(whole, None, axis=2, inverse=1)) * cast_like(length, g.dy)
+    d = _real_part_like(x, op.DFT(whole, None, axis=2, inverse=1)) * cast_like(length, g.dy)
     step = g.inputs[1].cast(TensorProto.INT64)
     starts = op.Mul(op.Range(0, op.Gather(shape_of(g.dy), 1), 1), op.Reshape(step, [1]))
     places = op.Add(op.Unsqueeze(starts, [1]), op.Unsqueeze(op.Range(0, op.Squeeze(length, [0]), 1), [0]))
@@ -91,4 +92,7 @@ def stft(g: RuleContext) -> RuleResult:
     if g.wants(2):
         d_window = op.ReduceSum(d * op.Gather(x, places, axis=1), [0, 1, 3], keepdims=0)
     windowed = d if window is None else d * op.Unsqueeze(window, [1])
-    return scatter_along(x, places, windowed, 1) if g.wants(0) else None, None, d_window
+    d_signal = scatter_along(x, places, windowed, 1) if g.wants(0) else None
+    if d_signal is not None and g.x.rank != 3:
+        d_signal = op.Reshape(d_signal, shape_of(g.x))
+    return d_signal, None, d_window

@@ -47,5 +47,6 @@ ROWS = [
             ("window_and_length", (WINDOW, np.array(4)), {}),
         )
     ),
+    case("STFT", normal(2, 11), np.array(3), WINDOW, onesided=1, name="stft_rank_2"),
     case("STFT", normal(2, 11, 2), np.array(2), WINDOW, onesided=0, name="stft_complex"),
 ]

@@ -292,6 +292,11 @@ def _beyond_old_runtime(models: TrainingModels) -> list[str]:
         reasons.append(f"it cannot load frozen parameters of {', '.join(kept)}")
     if opset > OLD_RUNTIME_OPSET:
         reasons.append(f"it knows opsets up to {OLD_RUNTIME_OPSET}, and the model has {opset}")
+    known = {*choice.trainable, *choice.frozen}
+    given = [v.name for v in models.evaluation.graph.input if v.name not in known]
+    taken = [name for name in given if name.endswith(names.SUFFIXES_OF_GRADIENTS)]
+    if taken:
+        reasons.append(f"it takes the inputs {', '.join(map(repr, taken))} for gradients, because of their names")
     return reasons
 
 

@@ -12,6 +12,8 @@ GRADIENT_SUFFIX = "_grad"
 GRADIENT_BUFFER_SUFFIX = "_grad.accumulation.buffer"
 GRADIENT_FLAG_SUFFIX = "_grad.accumulation.out"
 ACCUMULATED_GRADIENT_SUFFIX = ".accumulated_grad"
+SUFFIXES_OF_GRADIENTS = (GRADIENT_SUFFIX, GRADIENT_BUFFER_SUFFIX, GRADIENT_FLAG_SUFFIX)
+"""onnxruntime-training takes inputs of such names for gradients, and returns no outputs of such names."""
 RECOMPUTED_SUFFIX = ".recomputed"
 LAZY_RESET_GRAD = "lazy_reset_grad"
 ACCUMULATOR_DOMAIN = "com.microsoft"

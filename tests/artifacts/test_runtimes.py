@@ -78,6 +78,15 @@ def test_for_stock_onnxruntime_only(form, reason, folder, tmp_path):
     )
 
 
+def test_an_input_that_is_called_like_a_gradient(tmp_path):
+    """The original takes it for a buffer, and fails in its first run."""
+    given = model()
+    given.graph.node[0].input[0] = given.graph.input[0].name = "x_grad"
+    assert generate(given, tmp_path / "stock").runtimes == STOCK
+    with pytest.raises(InvalidModelError, match="it takes the inputs 'x_grad' for gradients, because of their names"):
+        generate(given, tmp_path / "old", runtime="onnxruntime-training")
+
+
 def test_all_reasons_are_listed(folder):
     with pytest.raises(InvalidModelError, match=r"of float64; it cannot load frozen parameters of float16\."):
         generate(model(dtype="float64", frozen="float16"), folder, runtime="onnxruntime-training")

@@ -359,6 +359,7 @@ class Graph:
         for name in outputs:
             self._producers[name] = node
         late = (bool(self._late) and not self._late.isdisjoint(reads(node))) or self._is_now_certain(node)
+        late = late or (bool(node.domain) and any(map(self._is_declared_without_rank, outputs)))
         if late or any(name not in self._types for name in outputs) or node.op_type == "Loop":
             before = [self._types.get(name) for name in outputs]
             schema = find_schema(node.op_type, self._version(node.domain), node.domain)
@@ -379,6 +380,10 @@ class Graph:
             if n in self._producers
         )
         return computed and any(not _is_static(self.tensor_type(name)) for name in node.output if name)
+
+    def _is_declared_without_rank(self, name: str) -> bool:
+        known = self.tensor_type(name)
+        return known is not None and known.shape is None
 
     def _know(self, node: NodeProto) -> None:
         """Follow small integers through the node."""

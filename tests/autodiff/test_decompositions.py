@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import onnx
 import pytest
-from onnx import ModelProto, helper
+from onnx import ModelProto, TensorProto, helper
 
 import onnxblock
 from onnxblock.autodiff import registry
 from onnxblock.errors import DuplicateRuleError, UnsupportedOperatorError
 from onnxblock.graph import decomposition
 from onnxblock.graph.graph import Graph
+from onnxblock.graph.precision import in_float_type
 from onnxblock.graph.schemas import NEWEST_OPSET, find_schema
 from onnxblock.graph.types import numpy_dtype
 from tests.running import run
@@ -93,6 +96,48 @@ def test_gradients_are_those_of_the_kernel(row: Row) -> None:
         assert not any(node.domain for node in gradient.graph.node)
 
 
+def _without_ranks(model: ModelProto) -> ModelProto:
+    for value in model.graph.input:
+        value.type.tensor_type.ClearField("shape")
+    model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    return model
+
+
+def _runs(model: ModelProto, feeds: dict[str, np.ndarray]) -> bool:
+    try:
+        run(model, feeds, optimize=False)
+    except Exception:  # noqa: BLE001 - the bindings derive their exceptions from Exception only
+        return False
+    return True
+
+
+@pytest.mark.parametrize("form", ["unranked", "float16"])
+@pytest.mark.parametrize("row", [r for r in ROWS if r.differentiated()], ids=str)
+def test_gradients_in_other_forms_are_the_same_or_refused_with_the_reason(row: Row, form: str) -> None:
+    """Without any shape, and in float16; where onnxruntime runs the node itself that way."""
+    names, feeds = row.differentiated(), row.feeds()
+    expected = run(onnxblock.gradients(row.model(), wrt=names, outputs=["output0"]), feeds, optimize=False)
+    model = _without_ranks(row.model())
+    if form == "float16":
+        model = in_float_type(row.model(), TensorProto.FLOAT16)
+        feeds = {name: x.astype(np.float16) for name, x in feeds.items()}
+        model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT16, None))
+    if not _runs(model, feeds):
+        return
+    try:
+        gradient = onnxblock.gradients(model, wrt=names, outputs=["output0"])
+    except UnsupportedOperatorError as error:
+        reason = "(rank|width|shape|weights of unknown|axes)" if form == "unranked" else "cannot take"
+        assert re.search(reason, str(error))  # noqa: PT017 - either is right
+        return
+    tolerance = 3e-2 if form == "float16" else 1e-4
+    for d, x, exact in zip(run(gradient, feeds, optimize=False), map(feeds.get, names), expected, strict=True):
+        assert x is not None
+        assert (d.dtype, d.shape) == (x.dtype, x.shape)
+        scale = max(1.0, float(np.max(np.abs(exact), initial=0.0)))
+        np.testing.assert_allclose(d, exact, rtol=tolerance, atol=tolerance * scale)
+
+
 def test_every_decomposition_of_what_onnx_does_not_define_has_a_row() -> None:
     known = {(row.domain, row.op_type) for row in ROWS} | IN_PLACE_OF_ANOTHER_DOMAIN
     foreign = [e for e in decomposition.entries() if find_schema(e.op_type, NEWEST_OPSET, e.domain) is None]
@@ -105,6 +150,12 @@ def test_the_domain_does_not_matter(domain: str, op_type: str) -> None:
     assert mine is not None
     assert theirs is not None
     assert mine.function is theirs.function
+
+
+def test_a_shape_that_the_model_does_not_declare_is_found() -> None:
+    model = row("FastGelu", normal(2, 3)).model()
+    model.graph.output[0].type.CopyFrom(helper.make_tensor_type_proto(TensorProto.FLOAT, None))
+    assert Graph(model).value("output0").shape == (2, 3)
 
 
 def test_the_node_stays_where_no_gradient_passes() -> None:

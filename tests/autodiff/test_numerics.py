@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import onnxruntime
+import pytest
 from onnx import TensorProto, helper
 
 import onnxblock
 from onnxblock.autodiff.gradients import gradients
+from onnxblock.graph.precision import in_float_type
+
+from . import harness
 
 
 def run(graph: onnxblock.Graph, outputs: list[str], **feeds: object) -> list[np.ndarray]:
@@ -43,3 +47,34 @@ def test_cross_entropy_by_log_softmax_far_from_the_label() -> None:
         picked = graph.op.Gather(graph.op.LogSoftmax(x), 2)
         [found] = run(graph, [gradients(picked, x)], x=[200, 0, -200])
     np.testing.assert_allclose(found, [-1, 0, 1], atol=1e-7)
+
+
+@pytest.mark.parametrize("optimized", [False, True])
+@pytest.mark.parametrize("kind", ["Clip", "above", "below", "Max", "Min", "ReduceMax"])
+def test_half_precision_compares_nothing_that_one_side_has_rounded(kind: str, optimized: bool) -> None:
+    """onnxruntime has a float16 kernel of these, and none of the convolution, whose result it rounds for them only.
+
+    Nodes around them keep it from computing them in float32 too.
+    """
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 2, 6, 6)).astype(np.float16), rng.standard_normal((3, 2, 3, 3)).astype(np.float16)
+    with onnxblock.empty_base(18) as graph:
+        op, image = graph.op, graph.input("x", TensorProto.FLOAT16, x.shape)
+        h = op.Conv(image, graph.parameter("w", w))
+        low, high = np.float16(-0.5), np.float16(0.5)
+        y = {
+            "Clip": lambda: op.Clip(h, low, high),
+            "above": lambda: op.Clip(h, low),
+            "below": lambda: op.Clip(h, None, high),
+            "Max": lambda: op.Max(h, low, np.full(4, -0.25, np.float16)),
+            "Min": lambda: op.Min(h, high, np.full(4, 0.25, np.float16)),
+            "ReduceMax": lambda: op.ReduceMax(h, [1], keepdims=0),
+        }[kind]()
+        z = op.Transpose(op.Clip(op.Slice(y, [0], [3], [1]), np.float16(-9), np.float16(9)))
+        graph.rename(z, "z")
+    model = graph.to_model_proto()
+    model.graph.output.append(helper.make_tensor_value_info("z", TensorProto.FLOAT16, None))
+    [found] = harness.run_onnxruntime(onnxblock.gradients(model, ["x"]), {"x": x}, optimized=optimized)
+    wide = onnxblock.gradients(in_float_type(model, TensorProto.FLOAT), ["x"])
+    [exact] = harness.run_onnxruntime(wide, {"x": x.astype(np.float32)}, optimized=optimized)
+    np.testing.assert_allclose(found, exact, rtol=2e-2, atol=2e-2)

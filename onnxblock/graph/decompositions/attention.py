@@ -82,6 +82,8 @@ def _projected(n: NodeContext, heads: int) -> tuple[Value, Value, Value, int | N
         raise UnsupportedOperatorError("its queries, keys and values are packed")
     if key is None or value is None:
         raise UnsupportedOperatorError("it has no keys or values")
+    if key.rank is None or value.rank is None:
+        raise UnsupportedOperatorError("the rank of its keys or values is not known")
     parts: list[Value | None] = [None, None, None]
     if bias is not None:
         widths = [_width(query, heads), _width(key, heads), _width(value, heads)]

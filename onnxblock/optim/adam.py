@@ -148,6 +148,12 @@ class AdamW(Optimizer):
                 "AdamW with amsgrad has no form for onnxruntime-training.",
                 "Leave runtime= at its default, 'onnxruntime', or the option out.",
             )
+        if self._settings.variant == "torch" and not self._settings.bias_correction:
+            raise BlockBuildError(
+                "AdamW(variant='torch', bias_correction=False) has no form for onnxruntime-training, which always "
+                "corrects this variant.",
+                "Leave runtime= at its default, 'onnxruntime', or one of the options out.",
+            )
         moments = [names.FIRST_MOMENTS_SEQUENCE, names.SECOND_MOMENTS_SEQUENCE]
         wanted = [names.PARAMETERS_SEQUENCE, names.GRADIENTS_SEQUENCE, *moments]
         rate, step, params, gradients, *states = declare(self.graph, parameters, wanted)

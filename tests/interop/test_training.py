@@ -55,6 +55,8 @@ OPTIMIZERS: dict[str, Any] = {
     "SGD": artifacts.OptimType.SGD,
     "AdamW clipped": optim.AdamW(betas=(0.8, 0.95), eps=1e-3, weight_decay=0.1, clip_grad=optim.ClipGradNorm(0.05)),
     "SGD clipped": optim.SGD(clip_grad=optim.ClipGradNorm(0.05)),
+    "AdamW clipped by value": optim.AdamW(clip_grad=optim.ClipGradValue(0.01)),
+    "AdamW uncorrected": optim.AdamW(bias_correction=False, betas=(0.875, 0.984375)),
     "AdamW as PyTorch": optim.AdamW(eps=1e-8, weight_decay=0.1, variant="torch"),
 }
 CASES = [

@@ -90,10 +90,10 @@ def test_an_optimizer_gives_its_model_itself(optimizer):
             {"alpha": 0.5, "beta": 0.75, "epsilon": 0.25, "weight_decay": 0.125, "correct_bias": 1, "adam_mode": 1},
         ),
         (
-            optim.AdamW(bias_correction=False, variant="torch"),
+            optim.AdamW(variant="torch"),
             "AdamWOptimizer",
             ["first_order_moments", "second_order_moments"],
-            {"correct_bias": 0, "adam_mode": 0},
+            {"correct_bias": 1, "adam_mode": 0},
         ),
         (optim.SGD(), "SGDOptimizerV2", ["first_order_moments"], {}),
     ],
@@ -110,6 +110,12 @@ def test_what_the_old_runtime_looks_for(optimizer, op_type, moments, attributes)
     assert model.graph.output[0].name == node.output[0]
     assert model.graph.output[0].type.tensor_type.elem_type == TensorProto.BOOL
     assert model.ir_version <= 10
+
+
+def test_what_the_old_runtime_refuses():
+    """Its kernel fails in the first step without the correction of PyTorch's variant."""
+    with pytest.raises(BlockBuildError, match="always corrects this variant"):
+        sequence_model(optim.AdamW(bias_correction=False, variant="torch"))
 
 
 def test_names_that_are_no_sequences():

@@ -14,7 +14,7 @@ from .arithmetic import reshape_like, shape_of, size_of, with_shape_of
 from .value import Operand, Value
 from .waiting import Arrival
 
-_LARGE = 2**18
+LARGE = 2**18
 """The number of elements from which on memory decides."""
 _ROWS_PER_INDEX = 32
 """The rows of a table, for each that is picked, from which on copying it takes longer than picking by element."""
@@ -88,7 +88,7 @@ def _late_zeros(x: Value, d: Value) -> Value:
     A runtime would otherwise make large zeros when it loads the model, and keep them for as long as it has the model.
     """
     shape = x.shape
-    if shape is None or not x.is_static or np.prod([int(n or 0) for n in shape]) < _LARGE:
+    if shape is None or not x.is_static or np.prod([int(n or 0) for n in shape]) < LARGE:
         return zeros(shape_of(x), d)
     return Arrival([d]).zeros(x, d.dtype or TensorProto.FLOAT)
 
@@ -99,7 +99,7 @@ def _is_sparse(x: Value, indices: Value) -> bool:
         return False
     sizes = [n for n in x.shape if isinstance(n, int)]
     picked = np.prod([n for n in indices.shape if isinstance(n, int)])
-    return bool(np.prod(sizes) >= _LARGE and 0 < picked * _ROWS_PER_INDEX <= sizes[0])
+    return bool(np.prod(sizes) >= LARGE and 0 < picked * _ROWS_PER_INDEX <= sizes[0])
 
 
 def _add_rows(x: Value, indices: Value, d: Value) -> Value:

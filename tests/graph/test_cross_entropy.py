@@ -9,6 +9,8 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
+import onnxblock
+from onnxblock.graph.dependencies import needed_nodes
 from onnxblock.graph.passes.cross_entropy import expand_cross_entropy
 
 SETTINGS = list(
@@ -79,3 +81,29 @@ def test_labels_of_32_bits():
     expected = run(model, feeds)
     expand_cross_entropy(model)
     np.testing.assert_allclose(run(model, feeds), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("classes", "waits"), [(10, False), (2**17, True)])
+def test_the_gradient_of_many_scores_waits_for_the_loss(classes, waits):
+    """The loss reads the logarithms of the softmax: computed last, it would have all of them kept until then."""
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("SoftmaxCrossEntropyLoss", ["x", "labels"], ["loss"])],
+            "loss",
+            [
+                helper.make_tensor_value_info("x", TensorProto.FLOAT, [4, classes]),
+                helper.make_tensor_value_info("labels", TensorProto.INT64, [4]),
+            ],
+            [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
+        ),
+        opset_imports=[helper.make_opsetid("", 18)],
+    )
+    gradient = onnxblock.gradients(model, ["x"])
+    inside = {name for node in needed_nodes(gradient.graph.node, ["x_grad"])[0] for name in node.output}
+    assert ("loss" in inside) is waits
+    x, labels = np.random.default_rng(0).normal(size=(4, classes)).astype(np.float32), np.arange(4)
+    found = run(gradient, {"x": x, "labels": labels})
+    expected = np.exp(x - x.max(1, keepdims=True))
+    expected /= expected.sum(1, keepdims=True)
+    expected[labels, labels] -= 1
+    np.testing.assert_allclose(found, expected / 4, rtol=1e-4, atol=1e-8)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from onnx import TensorProto
 
 from ...graph.arithmetic import cast_like, mask, shape_of, size_of, with_shape_of
-from ...graph.scatter import scatter_elements, zeros
+from ...graph.inplace import after
+from ...graph.scatter import LARGE, scatter_elements, zeros
 from ...graph.types import FLOATS
 from ...graph.value import Value
 from ..registry import RuleResult, gradient
@@ -41,10 +42,16 @@ def softmax_cross_entropy_loss(g: RuleContext) -> RuleResult:
     dx = None
     if g.wants(0):
         q, p = g.grad(1), log_prob.exp()
-        scale = cast_like(samples.cotangent, p) if samples.alike else samples.scale.unsqueeze(1)
+        scale = cast_like(_after_loss(g, samples.cotangent), p) if samples.alike else samples.scale.unsqueeze(1)
         dense = p * scale if q is None else q + p * (scale - q.sum(1, keepdims=True))
         dx = scatter_elements(dense, samples.index, samples.removed, 1, "add")
     return dx, None, _weight_gradient(g, samples, log_prob) if g.wants(2) else None
+
+
+def _after_loss(g: RuleContext, cotangent: Value) -> Value:
+    """The cotangent, known once the loss is: that reads ln p too, all of which would be kept if it came last."""
+    small = g.x.is_static and math.prod(n for n in g.x.shape or () if isinstance(n, int)) < LARGE
+    return cotangent if small else after(cotangent, g.y)
 
 
 @dataclass(frozen=True)

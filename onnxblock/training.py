@@ -30,7 +30,7 @@ from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
 from .graph.schemas import find_schema, ir_version_of, opset_of
-from .graph.types import FLOATS, dtype_name, shape_text
+from .graph.types import FLOATS, dtype_name, is_sequence, shape_text
 from .graph.value import Value
 from .graph.weights import Weights
 from .modes import RunningVariance, running_statistics, to_evaluation_form, to_training_form, training_batch_norms
@@ -146,6 +146,10 @@ def build_training_models(
 
 def scalar_loss(graph: Graph, loss: Value) -> Value:
     """``loss`` as a rank-0 value; raises :class:`BlockBuildError` when it is not one float number."""
+    if is_sequence(graph.type_proto(loss)):
+        raise BlockBuildError(
+            f"the loss {str(loss)!r} is a sequence; it must be one number.", "Name a loss, or put it first."
+        )
     if loss.dtype is not None and loss.dtype not in FLOATS:
         raise BlockBuildError(
             f"the loss {str(loss)!r} is {dtype_name(loss.dtype)}, so it has no gradient.", "Return a float value."

@@ -183,6 +183,17 @@ def test_several_outputs(loss, words, folder):
         generate(two_outputs(), folder, loss=loss)
 
 
+@pytest.mark.parametrize("loss", [None, *LossType, onnxblock.loss.HuberLoss()])
+def test_a_sequence_is_no_loss(loss, folder):
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 18]> g (float[N,4] x) => (seq(float[N,3]) y) <float[4,3] w = {0}>
+        { h = MatMul(x, w) y = SequenceConstruct(h, h) }"""
+    )
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones((4, 3), np.float32), "w"))
+    with refused(BlockBuildError, "'y'", "is a sequence"):
+        generate(model, folder, loss=loss)
+
+
 def test_too_few_outputs(folder):
     with refused(BlockBuildError, "1 output (y)", "TwoLosses.build wants 2 (first, second)"):
         generate(mlp(), folder, loss=TwoLosses())

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import onnxruntime
 import pytest
 
@@ -196,6 +197,17 @@ def test_files_in_the_wrong_place(others):
         Module(others.checkpoint, state)
     with refused(CheckpointError, "training_model.onnx is not a checkpoint"):
         load(others.training_model)
+
+
+@pytest.mark.parametrize("weight", [np.ones((65, 3), np.float32), np.ones((64, 3))])
+def test_files_of_a_forward_model_that_no_runtime_loads(weight, tmp_path):
+    model = onnx.parser.parse_model(
+        '<ir_version: 9, opset_import: ["" : 18]> g (float[N,64] x) => (float[N,3] y) { y = MatMul(x, w) }'
+    )
+    model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+    new = generate(model, tmp_path)
+    with refused(InvalidModelError, "cannot load", "MatMul", "loads the forward model itself"):
+        Module(new.training_model, load(new.checkpoint))
 
 
 def test_trained_here_and_frozen_there(others, tmp_path):

@@ -195,4 +195,6 @@ def _remedy(message: str) -> str:
             "Generate the artifacts for stock onnxruntime with this library, or register the library of custom "
             "operators: session_options.register_custom_ops_library(path)."
         )
+    if "ShapeInferenceError" in message or "Type Error" in message:
+        return "Check that onnxruntime loads the forward model itself; it may be the one that does not fit together."
     return "Generate the artifacts again, or use an onnxruntime that knows the model's opset and operators."

@@ -13,7 +13,7 @@ from ..errors import BlockBuildError
 from ..graph.arithmetic import shape_of
 from ..graph.context import current_graph
 from ..graph.graph import Graph
-from ..graph.types import FLOATS, Shape, TensorType, dtype_name, element_type
+from ..graph.types import FLOATS, Shape, TensorType, dtype_name, element_type, is_sequence
 from ..graph.value import Value
 
 Weights: TypeAlias = "npt.NDArray[Any] | Sequence[float] | float | None"
@@ -70,6 +70,11 @@ def float_dtype(name: str) -> int:
     Raises :class:`UnknownNameError` for what is no value of the graph.
     """
     value = name if isinstance(name, Value) else current_graph().value(name)
+    if is_sequence(value.graph.type_proto(value)):
+        raise BlockBuildError(
+            f"a loss needs a float tensor, but {str(value)!r} is a sequence.",
+            "Name another output or value in loss_input_names, or take a tensor out first: blocks.SequenceAt.",
+        )
     if value.dtype is None:
         return TensorProto.FLOAT
     if value.dtype not in FLOATS:

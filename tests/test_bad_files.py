@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import onnxblock
 from onnxblock.errors import ArgumentError, ArtifactMismatchError, InvalidModelError, OnnxBlockError
+from onnxblock.graph import store
 from tests.refusing import generate, refused, rename
 from tests.test_training import mlp
 from tests.training import begin
@@ -140,6 +141,43 @@ def test_a_generation_that_is_cut_off(written, tmp_path, monkeypatch):
         with refused(ArtifactMismatchError, "one generate_artifacts run"):
             begin(old)
     begin(generate(mlp(3), tmp_path)).step(x, x)
+
+
+@pytest.mark.parametrize("written", range(6))
+def test_a_generation_with_a_data_file_that_is_cut_off(written, tmp_path, monkeypatch):
+    """Models are never opened with the weights of another generation: these two differ in nothing else."""
+    monkeypatch.setattr(store, "SINGLE_FILE_NBYTES", 20_000)
+    old, new = mlp(width=64), mlp(width=64)
+    for tensor in new.graph.initializer:
+        tensor.CopyFrom(numpy_helper.from_array(2 * numpy_helper.to_array(tensor), tensor.name))
+    settings = {"requires_grad": ["b0", "b1"]}
+    x = np.ones((2, 64), np.float32)
+    losses = [begin(generate(m, tmp_path / str(k), **settings)).step(x, x) for k, m in enumerate((old, new))]
+    assert losses[0] != losses[1]
+    files = generate(old, tmp_path / "cut", **settings)
+    assert sorted(path.suffix for path in (tmp_path / "cut").iterdir()) == ["", ".data", ".onnx", ".onnx", ".onnx"]
+    rename_file, calls = Path.replace, []
+
+    def replace(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) > written:
+            raise OSError(28, "No space left on device")
+        return rename_file(self, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "replace", replace)
+        if written < 5:
+            with refused(OnnxBlockError, "cannot write", "No space left on device"):
+                generate(new, tmp_path / "cut", **settings)
+        else:
+            generate(new, tmp_path / "cut", **settings)
+    assert len(calls) == min(written + 1, 5)
+    if written == 5:
+        assert begin(files).step(x, x) == losses[1]
+    else:
+        with refused(InvalidModelError, "there is no model file") if written < 3 else nullcontext():
+            assert begin(files).step(x, x) in losses
+    assert begin(generate(new, tmp_path / "cut", **settings)).step(x, x) == losses[1]
 
 
 def test_folders_as_str_bytes_and_home(tmp_path, monkeypatch):

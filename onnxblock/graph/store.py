@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import BinaryIO
@@ -62,6 +62,17 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
                 _write_model(opened[path], data.hold(model), Weights())
             else:
                 _write_model(opened[path], model, weights)
+        if data is not None:
+            _take_away(large, [*opened.values(), data.file])
+
+
+def _take_away(paths: Iterable[Path], written: Iterable[BinaryIO]) -> None:
+    """Remove models that are about to be replaced: none may be seen with the data of the next, wherever this ends."""
+    for file in written:  # what could still fail
+        file.flush()
+        os.fsync(file.fileno())
+    for path in paths:
+        path.unlink(missing_ok=True)
 
 
 def model_nbytes(model: ModelProto, weights: Weights) -> int:
@@ -74,7 +85,8 @@ class _DataFile:
     """A file of external data, and where in it each weight is."""
 
     def __init__(self, file: BinaryIO, location: str, weights: Weights) -> None:
-        self._file, self._location, self._weights = file, location, weights
+        self.file = file
+        self._location, self._weights = location, weights
         self._offsets: dict[str, int] = {}
 
     def hold(self, model: ModelProto) -> ModelProto:
@@ -93,9 +105,9 @@ class _DataFile:
 
     def _offset(self, name: str) -> int:
         if name not in self._offsets:
-            offset = -(-self._file.tell() // _ALIGNMENT) * _ALIGNMENT
-            self._file.seek(offset)
-            self._file.writelines(self._weights.chunks(name))
+            offset = -(-self.file.tell() // _ALIGNMENT) * _ALIGNMENT
+            self.file.seek(offset)
+            self.file.writelines(self._weights.chunks(name))
             self._offsets[name] = offset
         return self._offsets[name]
 

@@ -253,6 +253,7 @@ def test_one_huge_trained_weight(tmp_path):
     made = tmp_path / "made"
     assert generate(model, made, LOSS) < ALLOWED_MIB
     state, module, optimizer = open_module(made)
+    assert all(pair.in_place for pair in (*module.manifest.state, *optimizer.manifest.state))
     loss, d_h, _ = expected()
     assert float(module(TOKENS, LABELS)) == pytest.approx(loss, rel=1e-5)
     gradient = state.parameters["table"].grad

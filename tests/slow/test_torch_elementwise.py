@@ -166,6 +166,9 @@ EQUATIONS = (
     "iij->ij",
     "ab,cd->abcd",
     "b...,b->...",
+    "ab,->ab",
+    ",ab,->b",
+    ",->",
 )
 
 

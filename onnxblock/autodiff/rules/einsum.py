@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import string
 from collections.abc import Sequence
 
@@ -23,7 +24,7 @@ def einsum(g: RuleContext) -> RuleResult:
 
     1. A letter that only this operand has was summed over: its axis is stretched again.  2. A letter that this operand
     has twice reads a diagonal: the second becomes a letter of its own, tied to the first by an identity matrix.
-    3. Where the rank is known, "..." is letters too.
+    3. Where the rank is known, "..." is letters too.  4. Operands and results without letters are factors.
     """
     terms, output = _read(g.attr("equation"), [x.rank for x in g.inputs])
     return [_operand(g, k, terms, output) if g.wants(k) else None for k in range(len(terms))]
@@ -39,10 +40,10 @@ def _operand(g: RuleContext, k: int, terms: list[str], output: str) -> Value:
     if _REST in there and _REST not in target:
         kept = _REST + kept
     named = [(term, value) for term, value in sources if term]
-    d = g.dy
+    factors = [value for term, value in sources if not term]
     if named:
-        d = op.Einsum(*(v for _, v in named), equation=_write([t for t, _ in named], kept))
-        d = d if output else d * g.dy
+        factors.insert(0, op.Einsum(*(v for _, v in named), equation=_write([t for t, _ in named], kept)))
+    d = functools.reduce(lambda a, b: a * b, factors)
     absent = [at for at, letter in enumerate(target) if letter not in there]
     if absent:
         # The letter for the rest may stand for any number of axes: counted from the end, or from the front before it.

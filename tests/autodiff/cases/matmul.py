@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from . import REFERENCE, case, normal
 
 EVALUATORS = {"Det": REFERENCE}  # onnxruntime has a float32 kernel only
@@ -66,6 +68,9 @@ ROWS = [
             ("...i,...i", (normal(2, 3), normal(2, 3, seed=1))),
             (" i j , j -> i ", (normal(2, 3), normal(3))),
             ("ij,ij->j", (normal(2, 3), normal(1, 3))),
+            ("ij,->j", (normal(2, 3), np.float32(1.5))),
+            (",i,->i", (np.float32(0.5), normal(3), np.float32(1.5))),
+            (",->", (np.float32(0.5), np.float32(1.5))),
             ("ij,jk->ik", (normal(0, 3), normal(3, 4))),
         )
     ),

@@ -159,16 +159,17 @@ def generate_artifacts(
     metadata = {name: manifest.metadata() for name, manifest in manifests.items()}
     if forward.packed is not None:
         metadata[names.EVAL_MODEL_FILE][names.FORWARD_MODEL_KEY] = forward.packed
-    paths = write_models(folder, prefix, graphs, metadata, models.weights)
+    paths, models_data = write_models(folder, prefix, graphs, metadata, models.weights)
     if ort_format:
         write_ort_format(paths.values(), library)
-    checkpoint = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)
+    checkpoint, checkpoint_data = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)
     return Artifacts(
         training_model=paths[names.TRAINING_MODEL_FILE],
         eval_model=paths[names.EVAL_MODEL_FILE],
         optimizer_model=paths.get(names.OPTIMIZER_MODEL_FILE),
         step_model=paths.get(names.STEP_MODEL_FILE),
         checkpoint=checkpoint,
+        external_data=tuple(path for path in (models_data, checkpoint_data) if path is not None),
         batch_norm=forward.batch_norm,
         optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,

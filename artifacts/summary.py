@@ -13,7 +13,8 @@ from onnxblock.parameters import ParameterInfo, parameter_rows, parameter_total
 class Artifacts:
     """The files of one generation, and what they train.
 
-    ``print(artifacts)`` shows the whole: what is trained, what is frozen and why, and the files.
+    ``print(artifacts)`` shows the whole: what is trained, what is frozen and why, and the files.  ``external_data`` are
+    the files beside the models and the checkpoint that hold what is too large for them.
     """
 
     training_model: Path
@@ -21,6 +22,7 @@ class Artifacts:
     optimizer_model: Path | None
     step_model: Path | None
     checkpoint: Path
+    external_data: tuple[Path, ...]
     trainable: tuple[ParameterInfo, ...]
     frozen: tuple[ParameterInfo, ...]
     statistics: tuple[ParameterInfo, ...]
@@ -54,5 +56,6 @@ class Artifacts:
         lines.append(f"runtimes: {', '.join(self.runtimes)}")
         lines += [f"note: {note}" for note in self.notes]
         files = [self.training_model, self.eval_model, self.optimizer_model, self.step_model, self.checkpoint]
+        files += self.external_data
         lines += ["files:", *(f"  {path}" for path in files if path is not None)]
         return "\n".join(lines)

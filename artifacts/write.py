@@ -74,8 +74,8 @@ def write_models(
     models: Mapping[str, ModelProto],
     metadata: Mapping[str, Mapping[str, str]],
     weights: Weights,
-) -> dict[str, Path]:
-    """Write each model under its file name with these entries of metadata; return the paths by file name.
+) -> tuple[dict[str, Path], Path | None]:
+    """Write each model under its file name with these entries of metadata; return the paths, and that of their data.
 
     Models that are too large for one file share a second one, where each weight that stays in them stands once.  The
     folder is made if it is not there.  Raises :class:`OnnxBlockError` when something cannot be written.
@@ -93,8 +93,7 @@ def write_models(
         for key, text in metadata[file_name].items():
             model.metadata_props.add(key=key, value=text)
     paths = {file_name: folder / f"{prefix}{file_name}" for file_name in models}
-    write_together({paths[file_name]: model for file_name, model in models.items()}, weights)
-    return paths
+    return paths, write_together({paths[file_name]: model for file_name, model in models.items()}, weights)
 
 
 def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> None:
@@ -115,8 +114,13 @@ def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> Non
         )
 
 
-def write_parameters(folder: Path, prefix: str, models: TrainingModels, fingerprint: str, nominal: bool) -> Path:
-    """Write the checkpoint of the trainable and frozen parameters, streamed from where their bytes are."""
+def write_parameters(
+    folder: Path, prefix: str, models: TrainingModels, fingerprint: str, nominal: bool
+) -> tuple[Path, Path | None]:
+    """Write the checkpoint of the trainable and frozen parameters, streamed from where their bytes are.
+
+    Returns its path, and that of its second file if there is one.
+    """
     path = folder / f"{prefix}{names.CHECKPOINT_FILE}"
     state = json.dumps({"version": 1, "model": fingerprint}, separators=(",", ":"))
     checkpoint = Checkpoint(
@@ -125,8 +129,7 @@ def write_parameters(folder: Path, prefix: str, models: TrainingModels, fingerpr
         nominal=nominal,
         properties={names.STATE_PROPERTY: state},
     )
-    write_checkpoint(path, checkpoint)
-    return path
+    return path, write_checkpoint(path, checkpoint)
 
 
 def _tensor(models: TrainingModels, name: str) -> Tensor:

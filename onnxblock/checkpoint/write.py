@@ -33,8 +33,8 @@ def write_checkpoint(
     *,
     inline_below: int = INLINE_BELOW,
     external_threshold: int = EXTERNAL_THRESHOLD,
-) -> None:
-    """Write ``checkpoint`` to ``path``, in its own order.
+) -> Path | None:
+    """Write ``checkpoint`` to ``path``, in its own order, and return the path of its second file if there is one.
 
     The parameters' data goes to ``path + ".data"`` when ``checkpoint.external`` is set or they reach
     ``external_threshold`` MiB, except tensors of fewer than ``inline_below`` bytes.  Moments of the optimizer stay in
@@ -62,8 +62,9 @@ def write_checkpoint(
             external += moments
     offsets = _external_offsets(external)
     layout = _lay_out(checkpoint, offsets)
-    if external:
-        with replacing(external_path(path), CheckpointError) as file:
+    data_path = external_path(path) if external else None
+    if data_path is not None:
+        with replacing(data_path, CheckpointError) as file:
             at = 0
             for tensor in external:
                 file.write(bytes(offsets[id(tensor)] - at))
@@ -71,6 +72,7 @@ def write_checkpoint(
                 at = offsets[id(tensor)] + tensor.nbytes
     with replacing(path, CheckpointError) as file:
         file.writelines(layout.write_to())
+    return data_path
 
 
 def external_path(path: str | os.PathLike[str]) -> Path:

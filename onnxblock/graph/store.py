@@ -31,7 +31,7 @@ def write(model: ModelProto, weights: Weights, path: str | os.PathLike[str]) -> 
     write_together({as_path(path): model}, weights)
 
 
-def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
+def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> Path | None:
     """Write models that may share weights, each to its path: the bytes that ``onnx.save`` would write.
 
     The weights of a model of :data:`SINGLE_FILE_NBYTES` and more are external data, ``<path>.data`` beside it.  Several
@@ -44,6 +44,9 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
             folder.
         weights: the data of at least those stubs.
 
+    Returns:
+        The file with external data, if there is one.
+
     Raises:
         OnnxBlockError: a file cannot be written.
         UnknownNameError: the data of a stub is not among the weights.
@@ -51,11 +54,11 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
     """
     by_path = {path.absolute(): model for path, model in models.items()}
     large = [path for path, model in by_path.items() if model_nbytes(model, weights) >= SINGLE_FILE_NBYTES]
+    data_path = large[0].with_name(large[0].name + DATA_SUFFIX) if large else None
     with ExitStack() as files:  # which closes the last one first
         opened = {path: files.enter_context(replacing(path)) for path in reversed(by_path)}
         data = None
-        if large:
-            data_path = large[0].with_name(large[0].name + DATA_SUFFIX)
+        if data_path is not None:
             data = _DataFile(files.enter_context(replacing(data_path)), data_path.name, weights)
         for path, model in by_path.items():
             if data is not None and path in large:
@@ -64,6 +67,7 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> None:
                 _write_model(opened[path], model, weights)
         if data is not None:
             _take_away(large, [*opened.values(), data.file])
+    return data_path
 
 
 def _take_away(paths: Iterable[Path], written: Iterable[BinaryIO]) -> None:

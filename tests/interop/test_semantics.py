@@ -152,3 +152,23 @@ module(np.zeros((8, 12), np.float32), np.zeros(8, np.int64))
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.stdout == "begun\n"
     assert done.returncode < 0, done.stderr
+
+
+def test_an_input_called_like_a_gradient_is_taken_for_one_there(original_python, tmp_path):
+    """So such files are for stock onnxruntime only: tests/artifacts/test_runtimes.py."""
+    model = NETWORKS["mlp"]().model
+    model.graph.node[0].input[0] = model.graph.input[0].name = "x_grad"
+    files = artifacts.generate_artifacts(model, loss=artifacts.LossType.CrossEntropyLoss, artifact_directory=tmp_path)
+    assert files.runtimes == ("onnxruntime",)
+    module = api.Module(files.training_model, api.CheckpointState.load_checkpoint(files.checkpoint))
+    assert module.input_names() == ["x_grad", "labels"]
+    program = f"""
+import sys
+sys.path.insert(0, {str(SCRIPT.parent)!r})
+from loop import original_api
+api = original_api()
+state = api.CheckpointState.load_checkpoint({str(files.checkpoint)!r})
+print(api.Module({str(files.training_model)!r}, state).input_names())
+"""
+    done = subprocess.run([original_python, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "['labels']\n", done.stderr

@@ -164,9 +164,11 @@ def test_models_that_share_a_file_of_external_data(original, tmp_path, monkeypat
     }}"""
     weights = {"w0": networks.weight(random, 64, 12), "b0": np.zeros(64), "w1": networks.weight(random, 5, 64)}
     wide = Network(networks.make(text, {**weights, "b1": np.zeros(5)}, 17), networks.vectors)
-    job = {**generate(wide, tmp_path, requires_grad=["w1", "b1"]), "outputs": ["scores"]}
-    assert sorted(p.name for p in tmp_path.glob("*.data")) == ["training_model.onnx.data"]
-    assert (tmp_path / "training_model.onnx.data").stat().st_size == 4 * 64 * 12
+    folder = tmp_path / "not the working directory"
+    folder.mkdir()
+    job = {**generate(wide, folder, requires_grad=["w1", "b1"]), "outputs": ["scores"]}
+    assert sorted(p.name for p in folder.glob("*.data")) == ["training_model.onnx.data"]
+    assert (folder / "training_model.onnx.data").stat().st_size == 4 * 64 * 12
     ours = loop.run(api, {**job, "export": tmp_path / "here.onnx"})
     assert_alike(ours, original(**job))
     assert (tmp_path / "here.onnx.data").exists()

@@ -151,20 +151,24 @@ def _append(
 
 
 def _cut(model: ModelProto, base: str, gradient: str, cut: Sequence[Sequence[int]]) -> dict[str, str]:
-    """Add the slices of a gradient, flattened to [1, n], by the inputs of the optimizer that they are for."""
+    """Add the slices of a gradient, flattened to [1, n], by the inputs of the optimizer that they are for.
+
+    Each says the whole of the first axis too: onnxruntime would join slices of one axis to a Split, which copies the
+    gradient before the first update.
+    """
     graph = model.graph
 
     def constant(name: str, content: Sequence[int]) -> str:
         graph.initializer.append(numpy_helper.from_array(np.array(content, np.int64), f"{base}/{name}"))
         return f"{base}/{name}"
 
-    flat, axis = f"{base}/flat", constant("axis", [1])
+    flat, axes = f"{base}/flat", constant("axes", [0, 1])
     graph.node.append(helper.make_node("Reshape", [gradient, constant("row", [1, -1])], [flat], flat))
     fed = {}
     for start, stop in cut:
-        ends = [constant(f"from_{start}", [start]), constant(f"to_{stop}", [stop])]
+        ends = [constant(f"from_{start}", [0, start]), constant(f"to_{stop}", [1, stop])]
         piece = f"{base}/{start}"
-        graph.node.append(helper.make_node("Slice", [flat, *ends, axis], [piece], piece))
+        graph.node.append(helper.make_node("Slice", [flat, *ends, axes], [piece], piece))
         fed[names.slice_of(base.removesuffix(names.GRADIENT_SUFFIX), start, stop) + names.GRADIENT_SUFFIX] = piece
     return fed
 

@@ -128,6 +128,22 @@ def test_the_same_bits_as_in_two_runs(network, name, tmp_path):
     assert float(one.eval()(*batches[0])) == float(two.module.eval()(*batches[0]))
 
 
+@pytest.mark.parametrize("network", ["perceptron", "convolutional", "transformer"])
+def test_forward_results_may_be_computed_again(network, tmp_path):
+    make, batches = NETWORKS[network]
+    steps = []
+    for folder, recompute in (("kept", None), ("again", True)):
+        files = generate(make(), tmp_path / folder, fused_step=True, recompute=recompute)
+        steps.append(step_of(files))
+        assert all(pair.in_place for pair in manifest_of(onnx.load(files.step_model)).state)
+    assert any(names.RECOMPUTED_SUFFIX in node.name for node in onnx.load(files.step_model).graph.node)
+    for batch in batches:
+        losses = [float(step(*batch)) for step in steps]
+        assert losses[1] == pytest.approx(losses[0], rel=1e-5)
+    for name, parameter in steps[0].state.parameters:
+        np.testing.assert_allclose(steps[1].state.parameters[name].data, parameter.data, rtol=1e-3, atol=1e-5)
+
+
 @pytest.mark.parametrize(("network", "name"), CASES)
 def test_every_state_is_written_in_place(network, name, tmp_path):
     make, _ = NETWORKS[network]

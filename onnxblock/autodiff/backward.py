@@ -51,14 +51,14 @@ def _sweep(graph: Graph, cotangents: Mapping[str, Value], wrt: Sequence[str], tr
     missing = without_gradient(graph, nodes, live)
     if missing:
         raise NoRuleError(f"{missing[0].op_type} has no gradient.")
-    groups = composites(graph, nodes, live, [*cotangents, *wrt])
+    trace.groups = composites(graph, nodes, live, [*cotangents, *wrt])
     grads: dict[str, Value] = {}
     for name, cotangent in cotangents.items():
         if name in live:
             _accumulate(graph, grads, name, cotangent)
             trace.arrived(name, grads[name], None)
     for last in reversed(nodes):
-        node = groups.get(key_of(last), last)
+        node = trace.groups.get(key_of(last), last)
         entry = registry.find(node.op_type, node.domain)
         outputs = [grads.get(name) if name else None for name in node.output]
         if not isinstance(entry, Rule) or all(d is None for d in outputs) or live.isdisjoint(reads(node)):

@@ -67,7 +67,7 @@ class Retention:
         for k, node in enumerate(self.nodes):
             # What a rule put in the place of a node, as for a recurrent layer, is read by that rule's gradient too.
             if key_of(node) in trace.passed or key_of(node) not in known:
-                for name in reads(node):
+                for name in reads(trace.groups.get(key_of(node), node)):
                     self._readers.setdefault(self._owner(name), set()).add(k)
         self._constants = {t.name for t in graph.model.graph.initializer}
         self._constants.update(node.output[0] for node in self.nodes if node.op_type == "Constant")

@@ -21,12 +21,14 @@ class Trace:
 
     ``forward`` has the nodes of the graph before the sweep, and ``passed`` those whose rule was applied.  ``arrivals``
     has the sums of the gradient of each value, one after the other, each with the node whose rule added to it; the
-    first may be a cotangent that the sweep began with, which no node added.
+    first may be a cotangent that the sweep began with, which no node added.  ``groups`` has the operators that groups
+    of nodes were differentiated as, by the last node of each.
     """
 
     forward: list[str] = field(default_factory=list)
     passed: set[str] = field(default_factory=set)
     arrivals: dict[str, list[tuple[str | None, Value]]] = field(default_factory=dict)
+    groups: dict[str, NodeProto] = field(default_factory=dict)
 
     def begin(self, nodes: Iterable[NodeProto]) -> None:
         """Note the nodes that are there before the sweep."""

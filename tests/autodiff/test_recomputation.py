@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -29,6 +30,7 @@ from onnxblock.graph.arithmetic import full_like
 from tests.running import run
 
 ROWS, WIDTH, LAYERS = 16, 8, 9
+GELU = "p = Mul(x, x) q = Mul(p, x) r = Mul(q, cubic) z = Add(x, r) b = Mul(z, beta) t = Tanh(b) a = Add(t, one)"
 # Before 1.24, onnxruntime fuses a Transpose with a product of float64 into a node that it cannot run.
 NEW = tuple(map(int, onnxruntime.__version__.split(".")[:2])) >= (1, 24)
 DTYPE = np.float64 if NEW else np.float32
@@ -108,6 +110,43 @@ def test_gradients_are_the_same_to_the_last_bit(recompute: Any, tmp_path: Path) 
     for name in kept:
         assert np.abs(kept[name]).max() > 0
         np.testing.assert_array_equal(again[name], kept[name], err_msg=name)
+
+
+GROUPED = {
+    "swish": "s = Sigmoid(x) y = Mul(x, s)",
+    "gelu, halved last": f"{GELU} m = Mul(x, a) y = Mul(m, half)",
+    "gelu, x halved": f"{GELU} h = Mul(x, half) y = Mul(h, a)",
+}
+
+
+@pytest.mark.parametrize("name", GROUPED)
+def test_groups_of_nodes_that_are_differentiated_as_one(name: str, tmp_path: Path) -> None:
+    """What the operator that a group is reads is there when its gradient is computed, wherever the group is cut."""
+    kind = "double" if np.dtype(DTYPE) == np.float64 else "float"
+    model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
+    groups ({kind}[{ROWS},{WIDTH}] x0) => ({kind}[{ROWS},{WIDTH}] x{LAYERS})
+    <{kind} one = {{1}}, {kind} half = {{0.5}}, {kind} cubic = {{0.044715}}, {kind} beta = {{0.79788456}}>
+    {{ {" ".join(_layer(GROUPED[name], k) for k in range(LAYERS))} }}""")
+    rng = np.random.default_rng(0)
+    for k in range(LAYERS):
+        weight = (rng.standard_normal((WIDTH, WIDTH)) / WIDTH**0.5).astype(DTYPE)
+        model.graph.initializer.append(numpy_helper.from_array(weight, f"w{k}"))
+    for node in model.graph.node:
+        node.name = f"layer{node.output[0][-1]}.{node.output[0][:-1]}"
+    names = [node.name for node in model.graph.node]
+    generate(model, tmp_path / "kept")
+    for recompute in (True, *(names[start:-3] for start in range(1, len(names) // LAYERS))):
+        summary = generate(model, tmp_path / "again", recompute=recompute)
+        assert summary.recomputation is not None
+        kept, again = (gradients(tmp_path / which, *batch_of()) for which in ("kept", "again"))
+        for parameter, expected in kept.items():
+            np.testing.assert_array_equal(again[parameter], expected, err_msg=parameter)
+
+
+def _layer(activation: str, k: int) -> str:
+    """A product and an activation, whose values are numbered; x of one layer is that of the next."""
+    words = re.sub(r"\b([a-z])\b", rf"\g<1>{k}", activation.replace("x", "v").replace("y", "x"))
+    return f"v{k} = MatMul(x{k}, w{k}) " + words.replace(f"x{k} =", f"x{k + 1} =")
 
 
 def test_copies_outlast_every_optimization_and_run_late(tmp_path: Path) -> None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from tests.models import Example
 
 
+NOTHING_AGAIN = {"lstm"}
+"""All that the gradient reads of it comes out of recurrent layers, which are kept."""
+
+
 def step(model: onnx.ModelProto, made: Example, folder: Path, **options: object) -> tuple[dict, artifacts.Artifacts]:
     """The gradients and running statistics after one step, and the summary."""
     summary = artifacts.generate_artifacts(
@@ -43,8 +47,8 @@ def test_gradients_do_not_depend_on_it(family: str, tmp_path: Path) -> None:
     model = export(made.module, made.inputs, dynamic=True)
     kept, _ = step(model, made, tmp_path / "kept")
     again, summary = step(model, made, tmp_path / "again", recompute=True)
-    assert summary.recomputation is not None
-    assert summary.recomputation.nodes > 0
+    assert (summary.recomputation is None) == (family in NOTHING_AGAIN)
+    assert summary.recomputation is None or summary.recomputation.nodes > 0
     for name in kept:
         if dtype == torch.float64:
             np.testing.assert_array_equal(again[name], kept[name], err_msg=name)

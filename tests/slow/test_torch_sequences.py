@@ -188,6 +188,50 @@ def test_movement(data):
             agree(d, kind, function, d.normal(1, c, h * block, w * block), blocksize=block)
 
 
+@examples()
+def test_choice_and_shape(data):
+    d = Draw(data)
+    x = d.distinct(*d.ints(d.int(1, 4), 1, 4))
+    axis = d.int(0, x.ndim - 1)
+    n = x.shape[axis]
+    kind = d.one("Where", "Mod", "Compress", "Split", "Reshape", "Flatten", "Squeeze", "Unsqueeze")
+    if kind == "Where":
+        other = d.normal(*(1 if d.bool() else k for k in x.shape))
+        taken = d.rng.random((d.int(1, 3), *x.shape[1:])) < 0.5 if x.shape[0] == 1 else d.rng.random(x.shape[1:]) < 0.5
+        agree(d, kind, torch.where, taken, x, other)
+    elif kind == "Mod":
+        agree(d, kind, torch.fmod, x * np.float32(3), d.uniform(0.6, 2, *x.shape[axis:]), fmod=1)
+    elif kind == "Compress":
+        if d.bool():
+            kept = d.rng.random(n) < 0.6
+            agree(d, kind, lambda x, c: x.index_select(axis, c.nonzero()[:, 0]), x, kept, axis=axis)
+        else:
+            kept = d.rng.random(x.size) < 0.6
+            agree(d, kind, lambda x, c: x.flatten()[c], x, kept)
+    elif kind == "Split":
+        first = d.int(0, n)
+        agree(
+            d,
+            kind,
+            lambda x, s: torch.split(x, s.tolist(), axis),
+            x,
+            np.array([first, n - first]),
+            axis=axis,
+            outputs=2,
+        )
+    elif kind == "Reshape":
+        shape = [x.size // n, n] if d.bool() else [-1, n]
+        agree(d, kind, lambda x, _: x.reshape(shape), x, np.array(shape))
+    elif kind == "Flatten":
+        at = d.int(0, x.ndim)
+        agree(d, kind, lambda x: x.reshape(int(np.prod(x.shape[:at])), -1), x, axis=at)
+    elif kind == "Squeeze":
+        wide = np.expand_dims(x, (0, x.ndim + 1))
+        agree(d, kind, lambda x, _: x.squeeze(-1).squeeze(0), wide, np.array([-1, 0]))
+    else:
+        agree(d, kind, lambda x, _: x.unsqueeze(axis).unsqueeze(-1), x, np.array([axis, -1]))
+
+
 # -- recurrent operators
 
 

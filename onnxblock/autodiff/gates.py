@@ -4,35 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..errors import UnsupportedOperatorError, did_you_mean
 from ..graph.arithmetic import full_like, mask
 from ..graph.value import Value
 
 
-class Gate(NamedTuple):
-    """The value of an activation and its derivative at the same point."""
-
-    value: Value
-    slope: Value
-
-
 @dataclass(frozen=True)
 class Activation:
-    """A function, and its slope as a function of what is kept of a step: the input, or the value if ``of_value``."""
+    """A function, and its slope as a function of what is kept of a step: the input, or the value if ``of_value``.
+
+    ``scaled`` is the slope times a factor, where there is something better than a product of the two.
+    """
 
     function: Callable[[Value], Value]
     slope: Callable[[Value], Value]
     of_value: bool = False
+    scaled: Callable[[Value, Value], Value] | None = None
 
     def kept(self, x: Value, y: Value) -> Value:
         """Which of the input and the value is kept."""
         return y if self.of_value else x
 
-    def gate(self, kept: Value) -> Gate:
-        """The value and the slope from what was kept."""
-        return Gate(kept if self.of_value else self.function(kept), self.slope(kept))
+    def back(self, d: Value, x: Value, y: Value) -> Value:
+        """The cotangent of the input ``x`` from that of the value ``y``."""
+        kept = self.kept(x, y)
+        return d * self.slope(kept) if self.scaled is None else self.scaled(d, kept)
 
 
 def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
@@ -79,11 +76,12 @@ def _relu() -> Activation:
 
 
 def _tanh() -> Activation:
-    return Activation(lambda x: x.tanh(), lambda y: 1.0 - y * y, of_value=True)
+    return Activation(lambda x: x.tanh(), lambda y: 1.0 - y * y, True, lambda d, y: d - d * y * y)
 
 
 def _sigmoid() -> Activation:
-    return Activation(lambda x: x.sigmoid(), lambda y: y * (1.0 - y), of_value=True)
+    # Written so that the product is one that a recurrent layer computes anyway.
+    return Activation(lambda x: x.sigmoid(), lambda y: y * (1.0 - y), True, lambda d, y: y * d - y * d * y)
 
 
 def _affine(alpha: float, beta: float) -> Activation:

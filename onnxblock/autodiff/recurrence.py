@@ -149,8 +149,8 @@ class RecurrentLayer:
     def joined_weights(self) -> Value:
         """The weights of the input, the bias and R side by side, for the product with [x, 1, h]."""
         of_input, of_state = self.biases()
-        bias = None if of_input is None or of_state is None else of_input + of_state
-        joined: Value = self.op.Concat(self.input_weights(bias), self.g.inputs[2], axis=2)
+        bias = [] if of_input is None or of_state is None else [of_input + of_state]
+        joined: Value = self.op.Concat(self.g.inputs[1], *bias, self.g.inputs[2], axis=2)
         return joined
 
     def _columns(self, v: Value) -> Value:
@@ -236,7 +236,7 @@ class RecurrentLayer:
             return apply
 
         # The functions may differ in what tells their slopes, so the input is kept.
-        return Activation(each(lambda f, x: f.function(x)), each(lambda f, x: f.gate(f.kept(x, f.function(x))).slope))
+        return Activation(each(lambda f, x: f.function(x)), each(lambda f, x: f.slope(f.kept(x, f.function(x)))))
 
     # -- step by step
 

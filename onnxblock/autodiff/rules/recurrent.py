@@ -1,8 +1,8 @@
 """Gradients of LSTM, GRU and RNN.
 
-A Scan takes the place of the node and puts out the gates of every step.  The steps back are a second Scan.  What
-each step back multiplies by is computed for all steps at once before, and the gradients of the weights after, as one
-matrix product over all steps.
+A Scan takes the place of the node and puts out what each step back multiplies by: there it is made of values that are
+still in the processor's cache, and need not be kept.  The steps back are a second Scan.  The gradients of the weights
+come after, as one matrix product over all steps.
 
 In LSTM and RNN, which read input, bias and state in sums alone, each step multiplies [W, b, R] by [x, 1, h].
 """
@@ -42,23 +42,18 @@ def lstm(g: RuleContext) -> RuleResult:
         after = f * c + i * n
         a_o = _peep(a_o, p_o, after)
         o, s = sigmoid.function(a_o), squash.function(after)
-        kept = [sigmoid.kept(a_i, i), sigmoid.kept(a_o, o), tanh.kept(a_n, n), squash.kept(after, s)]
-        kept += [] if coupled else [sigmoid.kept(a_f, f)]
-        return [o * s, after], [v, c, *kept]
+        to_i = sigmoid.back(n - c if coupled else n, a_i, i)
+        to_f = zeros_like(to_i) if coupled else sigmoid.back(c, a_f, f)
+        to_o, to_n = sigmoid.back(s, a_o, o), tanh.back(i, a_n, n)
+        to_c, carried = squash.back(o, after, s), f
+        if p_i is not None:
+            to_c = to_c + to_o * p_o
+            carried = carried + to_i * p_i + to_f * p_f
+        to_gates = h.graph.op.Concat(to_i, to_o, to_f, to_n, axis=-2)
+        return [o * s, after], [v, to_c, to_gates, carried, *([c] if g.wants(7) else [])]
 
-    final, (v, c, *kept) = layer.run(step, [layer.initial(5), layer.initial(6)], [layer.x])
+    final, (v, *factors) = layer.run(step, [layer.initial(5), layer.initial(6)], [layer.x])
     layer.stand_in(v, final)
-    i, o, n, s = (function.gate(k) for function, k in zip((sigmoid, sigmoid, tanh, squash), kept, strict=False))
-    f = None if coupled else sigmoid.gate(kept[4])
-
-    to_i = (n.value if f is not None else n.value - c) * i.slope
-    to_f = zeros_like(to_i) if f is None else c * f.slope
-    to_o, to_n, to_c = s.value * o.slope, i.value * n.slope, o.value * s.slope
-    carried = 1.0 - i.value if f is None else f.value
-    if p_i is not None:
-        to_c = to_c + to_o * p_o
-        carried = carried + to_i * p_i + to_f * p_f
-    to_gates = op.Concat(to_i, to_o, to_f, to_n, axis=-2)
     back = transposed(g.inputs[2])
 
     def step_back(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
@@ -67,11 +62,11 @@ def lstm(g: RuleContext) -> RuleResult:
         da = dc.graph.op.Concat(dc, dh, dc, dc, axis=-2) * to_gates
         return [dc.graph.op.MatMul(back, da), dc * carried], [da]
 
-    (da,), (dh, dc) = layer.run_back(step_back, [layer.final(1), layer.final(2)], [to_c, to_gates, carried])
+    (da,), (dh, dc) = layer.run_back(step_back, [layer.final(1), layer.final(2)], factors[:3])
     dp = None
     if g.wants(7):
         d_i, d_o, d_f, _ = layer.split(da)
-        after = layer.after(c, final[1])
+        c, after = factors[3], layer.after(factors[3], final[1])
         dp = op.ReduceSum(op.Concat(d_i * c, d_o * after, d_f * c, axis=-2), [0, 3], keepdims=0)
     return *layer.gradients_of_joined(da, v), None, layer.to_initial(dh, 5), layer.to_initial(dc, 6), dp
 
@@ -106,45 +101,43 @@ def gru(g: RuleContext) -> RuleResult:
         a = x_zr + h_zr
         zr = sigmoid.function(a)
         z, r = layer.split(zr, 2)
-        if not reset_after:
-            q = product(r_n, r * h)
-        a_n = x_n + (r * q if reset_after else q)
+        reset = r * (q if reset_after else h)
+        a_n = x_n + (reset if reset_after else product(r_n, reset))
         n = tanh.function(a_n)
-        return [n + z * (h - n)], [h, q, sigmoid.kept(a, zr), tanh.kept(a_n, n)]
+        join = h.graph.op.Concat
+        to_n = tanh.back(1.0 - z, a_n, n)
+        to_zr = sigmoid.back(join(h - n, to_n * q if reset_after else h, axis=-2), a, zr)
+        factors = [join(to_zr, to_n * r, axis=-2), to_n, z] if reset_after else [to_zr, to_n, z, r, reset]
+        return [n + z * (h - n)], [h, *factors]
 
-    final, (h, q, kept_zr, kept_n) = layer.run(step, [layer.initial(5)], [x_zr, x_n])
+    final, (h, *factors) = layer.run(step, [layer.initial(5)], [x_zr, x_n])
     layer.stand_in(h, final)
-    zr, n = sigmoid.gate(kept_zr), tanh.gate(kept_n)
-    z, r = layer.split(zr.value, 2)
-    z_slope, r_slope = layer.split(zr.slope, 2)
-    to_z, to_n = (h - n.value) * z_slope, (1.0 - z) * n.slope
     back, back_n = transposed(g.inputs[2] if reset_after else r_zr), transposed(r_n)
 
     def step_back_reset_after(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        (dh,), (to_state, z) = states, at
+        (dh,), (to_state, to_n, z) = states, at
         d_state = dh.graph.op.Concat(dh, dh, dh, axis=-2) * to_state
-        return [dh * z + dh.graph.op.MatMul(back, d_state)], [d_state, dh]
+        return [dh * z + dh.graph.op.MatMul(back, d_state)], [d_state, dh * to_n]
 
     def step_back_reset_before(states: Sequence[Value], at: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        (dh,), (to_z, to_r, to_n, r, z) = states, at
+        (dh,), (to_zr, to_n, z, r) = states, at
         d_n = dh * to_n
         reached = dh.graph.op.MatMul(back_n, d_n)
-        d_zr = dh.graph.op.Concat(dh * to_z, reached * to_r, axis=-2)
+        d_zr = dh.graph.op.Concat(dh, reached, axis=-2) * to_zr
         return [dh * z + reached * r + dh.graph.op.MatMul(back, d_zr)], [d_zr, d_n]
 
     if reset_after:
-        to_state = op.Concat(to_z, to_n * q * r_slope, to_n * r, axis=-2)
-        (d_state, reached), (dh,) = layer.run_back(step_back_reset_after, [layer.final(1)], [to_state, z])
+        (d_state, d_n), (dh,) = layer.run_back(step_back_reset_after, [layer.final(1)], factors)
         d_zr, _ = layer.parts(d_state, [2, 1])
-        d_input = op.Concat(d_zr, reached * to_n, axis=-2)
+        d_input = op.Concat(d_zr, d_n, axis=-2)
         results = layer.gradients(d_input, d_state, lambda: layer.weight_gradient(d_state, h))
     else:
-        prepared = [to_z, h * r_slope, to_n, r, z]
-        (d_zr, d_n), (dh,) = layer.run_back(step_back_reset_before, [layer.final(1)], prepared)
+        *factors, reset = factors
+        (d_zr, d_n), (dh,) = layer.run_back(step_back_reset_before, [layer.final(1)], factors)
         da = op.Concat(d_zr, d_n, axis=-2)
 
         def to_recurrence() -> Value:
-            joined: Value = op.Concat(layer.weight_gradient(d_zr, h), layer.weight_gradient(d_n, r * h), axis=1)
+            joined: Value = op.Concat(layer.weight_gradient(d_zr, h), layer.weight_gradient(d_n, reset), axis=1)
             return joined
 
         results = layer.gradients(da, da, to_recurrence)

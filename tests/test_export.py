@@ -122,6 +122,21 @@ def test_inputs_that_are_not_needed_go(tmp_path: Path) -> None:
     np.testing.assert_allclose(run(tmp_path / "h.onnx", a=np.zeros(2, np.float32))[0], [1, 1])
 
 
+def test_a_model_that_forgets_to_import_a_domain(tmp_path: Path) -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]>
+        g (float[N,2] a) => (float[N,2] y) <float[2,2] w = {1, 2, 3, 4}> {
+          h = MatMul(a, w)
+          y = com.microsoft.Gelu(h)
+        }""")
+    del model.opset_import[1:]
+    export_for_inference(model, {"w": np.eye(2, dtype=np.float32)}, tmp_path / "new.onnx", ["h", "y"])
+    a = np.array([[0.5, -1]], np.float32)
+    h, y = run(tmp_path / "new.onnx", a=a)
+    np.testing.assert_array_equal(h, a)
+    assert y.shape == (1, 2)
+
+
 def test_names_and_arrays_that_do_not_fit(tmp_path: Path, mlp: ModelProto) -> None:
     path = tmp_path / "m.onnx"
     with pytest.raises(UnknownNameError) as caught:

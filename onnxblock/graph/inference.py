@@ -17,7 +17,7 @@ from onnx import (
 )
 from onnx.defs import OpSchema
 
-from .dependencies import reads
+from .dependencies import all_nodes, reads
 from .schemas import opset_of
 from .types import TensorType, same_shape, tensor_type
 from .waiting import is_declared
@@ -45,6 +45,10 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
             del node.input[1:]
             del node.attribute[:]
             node.op_type = "Identity"
+    # Some optimizers forget imports, which onnxruntime does without and this inference does not.
+    imported = {entry.domain for entry in bare.opset_import}
+    forgotten = {node.domain for node in all_nodes(bare.graph.node)} - imported - {"", "ai.onnx"}
+    bare.opset_import.extend(helper.make_opsetid(domain, 1) for domain in sorted(forgotten))
     follow_contents = not _has_long_vector(bare)
     inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=follow_contents)
     graph = inferred.graph

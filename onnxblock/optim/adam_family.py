@@ -121,7 +121,9 @@ class NAdam(_AdamLike):
         op, t = step.count.graph.op, step.count
         # Beyond this many factors the product is below the precision of float64.
         most = math.ceil(math.log(1e-20) / math.log(beta1)) if beta1 else 1
-        product = op.ReduceProd(self._momentum(op.Range(1.0, op.Min(t, float(most)) + 1, 1.0)), keepdims=0)
+        factors = self._momentum(op.Range(1.0, op.Min(t, float(most)) + 1, 1.0))
+        # onnxruntime 1.18 multiplies no float64 numbers with each other, but adds them
+        product = op.Exp(op.ReduceSum(op.Log(factors), keepdims=0))
         now, following = self._momentum(t), self._momentum(t + 1)
         correction = bias_correction(step, beta2).sqrt()
         rate = step.learning_rate * correction

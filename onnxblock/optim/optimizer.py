@@ -170,12 +170,10 @@ class Optimizer(ForwardBlock):
                 update = rules[chosen[first], wide[first.name]]
                 new, *moved = update(_as(value, wide[first.name]), gradient, *states)
                 columns = [parted(v, alike) for v in (_as(new, first.dtype), *moved)]
-            results |= {p.name: list(row) for p, row in zip(alike, zip(*columns))}
-        return [
-            graph.rename(new, names.updated(old))
-            for (p, _, *states) in tensors
-            for old, new in zip((p, *states), results[p])
-        ]
+            for p, made in zip(alike, zip(*columns)):
+                old = (p.name, *(name for name, _ in _named_states(p, chosen[p])))
+                results[p.name] = [graph.rename(new, names.updated(name)) for name, new in zip(old, made)]
+        return [output for p in chosen for output in results[p.name]]
 
     def _declare(self, parameter: Parameter, part: Part) -> list[Value]:
         """The inputs of one parameter: value, gradient, states."""

@@ -43,7 +43,10 @@ _SETTINGS = {
 }
 """Float inputs that set how an operator works: by default they are not trained."""
 
-_BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias")
+_WITH_GRADIENT = {("", "Clip"), ("", "OneHot"), ("", "Pad"), ("", "Pow")}
+"""Operators whose settings have a gradient: one that the model computes is no setting."""
+
+_BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias", "final_logits_bias")
 """Parts of the names that PyTorch models give to what they do not train."""
 
 _ORIGINS = {
@@ -241,19 +244,22 @@ def trainable_by_default(
 def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> set[str]:
     """The values from which a gradient path leads to one of ``outputs``, settings of operators aside."""
     on_path = set(map(str, outputs))
+    computed = {name for node in graph.model.graph.node if node.op_type != "Constant" for name in node.output}
     for node in reversed(graph.model.graph.node):
         if on_path.isdisjoint(node.output):
             continue
         if isinstance(registry.find(node.op_type, node.domain), NoGradient):
             continue
-        on_path.update(name for name in _gradient_reads(node) if graph.carries_gradient(name))
+        on_path.update(name for name in _gradient_reads(node, computed) if graph.carries_gradient(name))
     return on_path
 
 
-def _gradient_reads(node: NodeProto) -> set[str]:
-    names = reads(node)
-    settings = _SETTINGS.get((node.domain, node.op_type), ())
+def _gradient_reads(node: NodeProto, computed: set[str]) -> set[str]:
+    names, operator = reads(node), (node.domain, node.op_type)
+    settings = _SETTINGS.get(operator, ())
     set_only = {node.input[k] for k in settings if k < len(node.input)}
+    if operator in _WITH_GRADIENT:
+        set_only -= computed
     return names - (set_only - {n for k, n in enumerate(node.input) if k not in settings})
 
 

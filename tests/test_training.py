@@ -198,3 +198,18 @@ def test_files_that_are_not_ours_stay(tmp_path: Path) -> None:
         "temp.onnx",
         "training_model.onnx",
     ]
+
+
+def test_what_an_exponent_or_a_bound_is_computed_of_is_trained_by_default(tmp_path):
+    """A constant exponent sets how Pow works; one that a layer computes is a value like others."""
+    for expression in ("y = Pow(base, h)", "y = Clip(x, low, high)"):
+        model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["" : 18]>
+        computed (float[n, 3] x) => (float[n, 3] y) <float base = {{1.3}}, float low = {{-1}}> {{
+            h = MatMul(x, w)
+            high = ReduceMax<keepdims = 0>(h)
+            {expression}
+        }}""")
+        weight = np.random.default_rng(0).normal(size=(3, 3)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(weight, "w"))
+        made = artifacts.generate_artifacts(model, loss=artifacts.LossType.MSELoss, artifact_directory=tmp_path)
+        assert [parameter.name for parameter in made.trainable] == ["w"]

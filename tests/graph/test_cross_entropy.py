@@ -97,6 +97,7 @@ def test_the_gradient_of_many_scores_waits_for_the_loss(classes, waits):
             [helper.make_tensor_value_info("loss", TensorProto.FLOAT, [])],
         ),
         opset_imports=[helper.make_opsetid("", 18)],
+        ir_version=9,
     )
     gradient = onnxblock.gradients(model, ["x"])
     inside = {name for node in needed_nodes(gradient.graph.node, ["x_grad"])[0] for name in node.output}

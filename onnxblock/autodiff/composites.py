@@ -101,7 +101,7 @@ def _masked_softmax(reader: _Reader, last: NodeProto) -> NodeProto | None:
 
     PyTorch's exporter writes it for attention.
     """
-    if last.op_type != "Where" or not reader.is_number(last.input[1]):
+    if last.op_type != "Where" or reader.number(last.input[1]) != 0:
         return None
     softmax = reader.only("Softmax", last.input[2], readers=2)
     test = reader.producer(last.input[0])
@@ -149,7 +149,7 @@ class _Reader:
         scale, values, parts = 1.0, [], self._parts(node) or [(node.output[0], 1)]
         while parts:
             name, power = parts.pop()
-            number, inner = self._number(name), self._inner(name)
+            number, inner = self.number(name), self._inner(name)
             further = None if inner is None else self._parts(inner)
             if number is not None:
                 scale *= number**power
@@ -164,7 +164,7 @@ class _Reader:
         """The factors of a result, each with its exponent; None where it is no product."""
         if node.op_type == "Mul":
             return [(name, 1) for name in node.input]
-        number = self._number(node.input[1]) if node.op_type in ("Div", "Pow") else None
+        number = self.number(node.input[1]) if node.op_type in ("Div", "Pow") else None
         if node.op_type == "Div" and number:
             return [(node.input[0], 1), (node.input[1], -1)]
         if node.op_type == "Pow" and number in (2, 3):
@@ -179,15 +179,10 @@ class _Reader:
     def plus_one(self, name: str) -> str | None:
         """What ``name`` is, less one, where it is a value plus one for one reader."""
         terms = self.terms(name)
-        rest = [term for term in terms if self._number(term) != 1]
+        rest = [term for term in terms if self.number(term) != 1]
         return rest[0] if len(terms) == 2 and len(rest) == 1 else None
 
-    def is_number(self, name: str) -> bool:
-        """Whether ``name`` is a constant of one element, and finite."""
-        number = self._number(name)
-        return number is not None and math.isfinite(number)
-
-    def _number(self, name: str) -> float | None:
+    def number(self, name: str) -> float | None:
         """The number that a constant of one element is."""
         array = None if name in self._live else self._graph.constant_value(Value(name, self._graph))
         return float(array.item()) if array is not None and array.size == 1 else None

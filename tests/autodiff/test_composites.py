@@ -112,9 +112,8 @@ def test_second_derivatives_of_a_group() -> None:
 MASKED = "s = Softmax<axis=0>(x) t = IsNaN(s) y = Where(t, {zero}, s)"
 
 
-@pytest.mark.parametrize("zero", ["none", "three"])
-def test_softmax_without_nan_is_found(zero: str) -> None:
-    model = model_of(MASKED.format(zero=zero))
+def test_softmax_without_nan_is_found() -> None:
+    model = model_of(MASKED.format(zero="none"))
     (node,) = found_in(model, LIVE)
     assert (node.op_type, list(node.input), list(node.output)) == ("Softmax", ["x"], ["y"])
     assert node.attribute[0].i == 0
@@ -124,6 +123,7 @@ def test_softmax_without_nan_is_found(zero: str) -> None:
 @pytest.mark.parametrize(
     "nodes",
     [
+        MASKED.format(zero="three"),
         "s = Softmax(x) t = IsNaN(x) y = Where(t, none, s)",
         "s = Softmax(x) t = IsNaN(s) y = Where(t, s, none)",
         "s = Softmax(x) t = IsNaN(s) y = Where(t, x0, s)",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from math import prod
@@ -48,6 +49,9 @@ _WITH_GRADIENT = {("", "Clip"), ("", "OneHot"), ("", "Pad"), ("", "Pow")}
 
 _BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias", "final_logits_bias")
 """Parts of the names that PyTorch models give to what they do not train."""
+
+_LITERAL = re.compile(r"(^|/)Constant(_\d+)?_output_0$")
+"""What PyTorch's exporter calls numbers in the code of a model, which optimizers turn into initializers."""
 
 _ORIGINS = {
     Origin.BUFFER: "a buffer of the PyTorch module, which no optimizer there trains",
@@ -236,6 +240,10 @@ def trainable_by_default(
             reasons[name] = "a single number, most likely a constant of the model; name it in requires_grad to train it"
         elif any(word in name for word in _BUFFER_WORDS):
             reasons[name] = "a buffer by its name; list it in requires_grad to train it"
+        elif _LITERAL.search(name):
+            reasons[name] = (
+                "a number in the code of the PyTorch module by its name; list it in requires_grad to train it"
+            )
         else:
             chosen.add(name)
     return chosen, reasons

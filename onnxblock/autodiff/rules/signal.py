@@ -77,7 +77,7 @@ def stft(g: RuleContext) -> RuleResult:
     theirs times the frames.  A signal of rank 2, which exporters write and runtimes take, is a real one.
     """
     op, window = g.op, g.input(2)
-    x = g.x if g.x.rank == 3 else op.Reshape(g.x, [0, 0, 1 if g.x.rank == 2 else -1])
+    x = _of_rank_3(g.x)
     given = g.input(3)
     if given is not None:
         length = op.Reshape(given.cast(TensorProto.INT64), [1])
@@ -94,5 +94,17 @@ def stft(g: RuleContext) -> RuleResult:
     windowed = d if window is None else d * op.Unsqueeze(window, [1])
     d_signal = scatter_along(x, places, windowed, 1) if g.wants(0) else None
     if d_signal is not None and g.x.rank != 3:
-        d_signal = op.Reshape(d_signal, shape_of(g.x))
+        d_signal = op.Reshape(d_signal, shape_of(g.x), allowzero=1)
     return d_signal, None, d_window
+
+
+def _of_rank_3(signal: Value) -> Value:
+    """The signal with an axis for its real and imaginary part, which a real one may leave out."""
+    op = signal.graph.op
+    if signal.rank == 3:
+        return signal
+    if signal.rank == 2:
+        return signal.unsqueeze(2)
+    shape = op.Slice(op.Concat(shape_of(signal), [1], axis=0), [0], [3])
+    reshaped: Value = op.Reshape(signal, shape, allowzero=1)
+    return reshaped

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from google.protobuf.message import DecodeError
-from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
+from onnx import FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from . import names
 from .errors import FeedError, InvalidModelError, UnknownNameError, did_you_mean
@@ -161,10 +161,20 @@ def _replace_parameters(model: ModelProto, weights: Weights, parameters: Mapping
 def _holders(model: ModelProto) -> dict[str, TensorProto]:
     """The tensors that may be replaced, by name; those of bodies and functions as they are called outside."""
     graph = model.graph
+    for node in graph.node:
+        _hold_tensor(node)
     held = {node.output[0]: tensor for node in graph.node if (tensor := constant_tensor(node)) is not None}
     held |= {tensor.name: tensor for tensor in graph.initializer}
     inner = {weight.name: weight.tensor for weight in (*inner_weights(graph), *function_weights(model))}
     return inner | held
+
+
+def _hold_tensor(node: NodeProto) -> None:
+    """Let a Constant that holds floats in another attribute hold a tensor of the same content."""
+    for attribute in node.attribute:
+        if node.op_type == "Constant" and not node.domain and attribute.name in ("value_float", "value_floats"):
+            content = np.array(helper.get_attribute_value(attribute), np.float32)
+            attribute.CopyFrom(helper.make_attribute("value", numpy_helper.from_array(content)))
 
 
 def _misfit(tensor: TensorProto, name: str, array: npt.NDArray[Any]) -> str | None:

@@ -259,3 +259,17 @@ def test_other_element_types(tmp_path: Path, kind: str) -> None:
     if kind == "float16":
         with pytest.raises(FeedError, match=r"float16.*uint16"):
             export_for_inference(model, {"w": value.view(np.uint16)}, tmp_path / "m.onnx")
+
+
+def test_a_constant_that_holds_floats_without_a_tensor(tmp_path: Path) -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[N,2] a) => (float[N,2] y) {
+          w = Constant<value_floats = [1.0, 2.0]>()
+          b = Constant<value_float = 3.0>()
+          h = Mul(a, w)
+          y = Add(h, b)
+        }""")
+    new = {"w": np.array([5, 6], np.float32), "b": np.float32(7)}
+    export_for_inference(model, new, tmp_path / "new.onnx", ["y"])
+    np.testing.assert_array_equal(run(tmp_path / "new.onnx", a=np.ones((1, 2), np.float32))[0], [[12, 13]])

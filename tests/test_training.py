@@ -217,16 +217,15 @@ def test_what_an_exponent_or_a_bound_is_computed_of_is_trained_by_default(tmp_pa
 
 def test_numbers_in_the_code_of_a_model_are_not_trained_by_default(tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 18]>
-    positions (float[n, 2] x) => (float[n, 2] y) <float[2] "/embed/Constant_4_output_0" = {1, 2}, float[2] w = {3, 4}> {
-        h = Add(x, "/embed/Constant_4_output_0")
+    positions (float[n, 2] x) => (float[n, 2] y) <float[2] literal = {1, 2}, float[2] w = {3, 4}> {
+        h = Add(x, literal)
         y = Mul(h, w)
     }""")
+    literal = "/embed/Constant_4_output_0"
+    model.graph.initializer[0].name = model.graph.node[0].input[1] = literal
     made = artifacts.generate_artifacts(model, loss=artifacts.LossType.MSELoss, artifact_directory=tmp_path)
     assert [parameter.name for parameter in made.trainable] == ["w"]
     asked = artifacts.generate_artifacts(
-        model,
-        requires_grad=["/embed/Constant_4_output_0"],
-        loss=artifacts.LossType.MSELoss,
-        artifact_directory=tmp_path,
+        model, requires_grad=[literal], loss=artifacts.LossType.MSELoss, artifact_directory=tmp_path
     )
-    assert [parameter.name for parameter in asked.trainable] == ["/embed/Constant_4_output_0"]
+    assert [parameter.name for parameter in asked.trainable] == [literal]

@@ -14,6 +14,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper
 from ..names import OWN_DOMAIN
 from .dependencies import all_nodes, inner_names
 from .inner_weights import InnerWeight, in_constants, lifted
+from .naming import Names
 from .types import FLOATS
 from .weights import Weights, is_large, stub
 
@@ -74,17 +75,13 @@ def _pass_to_functions(model: ModelProto, wanted: Callable[[TensorProto], bool])
 
 
 def _with_functions(model: ModelProto) -> list[tuple[Key, InnerWeight]]:
-    used, found = set(_names(model)), []
+    names, found = Names(), []
+    names.take(_names(model))
     for key, function in _called_functions(model).items():
         for path, weight in in_constants(function, function.name):
             if weight.tensor.data_type not in FLOATS or function.domain == OWN_DOMAIN:
                 continue
-            name = base = f"{path}.{weight.own_name}"
-            number = 0
-            while name in used:
-                number += 1
-                name = f"{base}_{number}"
-            used.add(name)
+            name = names.unique(f"{path}.{weight.own_name}")
             found.append((key, InnerWeight(name, weight.own_name, weight.tensor, weight.body, weight.node)))
     return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
 
 from .dependencies import subgraphs
+from .naming import Names
 from .passes.renaming import rename_reads
 from .types import FLOATS
 from .weights import Weights, constant_tensor, is_large, stub
@@ -41,16 +42,12 @@ class InnerWeight:
 def inner_weights(graph: GraphProto) -> list[InnerWeight]:
     """The tensors in the bodies of ``graph``, at whatever depth, in the order of the nodes."""
     counts = Counter(_values(graph))
-    found, used = [], set(counts)
+    found, names = [], Names()
+    names.take(counts)
     for path, weight in in_bodies(graph.node, ""):
         name = weight.own_name
         if counts[name] > 1 or weight.is_output:
-            name = base = f"{path}.{name}"
-            number = 0
-            while name in used:
-                number += 1
-                name = f"{base}_{number}"
-            used.add(name)
+            name = names.unique(f"{path}.{name}")
         found.append(InnerWeight(name, weight.own_name, weight.tensor, weight.body, weight.node))
     return found
 

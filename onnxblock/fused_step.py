@@ -10,7 +10,7 @@ forward and backward pass read as a whole.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -24,8 +24,12 @@ from .graph.graph import Graph
 from .graph.inlining import inlined
 from .graph.inplace import InPlace, after
 from .graph.passes import run_passes
+from .graph.row_ranges import by_rows
 from .optim.slices import slices_of
 from .training import TrainingModels
+
+_LARGE = 2**22
+"""Elements: the gradient of a smaller parameter, 16 MB in float32, is there as a whole."""
 
 
 def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
@@ -44,7 +48,8 @@ def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
     gradients = _without_accumulators(model, models.choice.trainable)
     differentiated = {name for node in model.graph.node for name in node.output if name}
     ranges = slices_of(optimizer)
-    _append(model, optimizer, gradients, ranges)
+    pieces = _in_rows(Graph(model, models.weights), gradients, ranges) if _any_large(ranges) else {}
+    _append(model, optimizer, gradients, ranges, pieces)
     run_passes(model)
     graph = Graph(model, models.weights)
     wholes = {names.slice_of(name, *ends): name for name, cut in ranges.items() for ends in cut}
@@ -120,12 +125,13 @@ def _append(
     optimizer: ModelProto,
     gradients: Mapping[str, str],
     ranges: Mapping[str, Sequence[Sequence[int]]],
+    pieces: Mapping[str, dict[str, str]],
 ) -> None:
     """Put the optimizer behind the training model, in place; its inner values get a common prefix."""
     graph, update = model.graph, optimizer.graph
     fed = {name + names.GRADIENT_SUFFIX: value for name, value in gradients.items()}
     for name, cut in ranges.items():
-        fed.update(_cut(model, name + names.GRADIENT_SUFFIX, gradients[name], cut))
+        fed.update(pieces.get(name) or _cut(model, name + names.GRADIENT_SUFFIX, gradients[name], cut))
     shared = {v.name for v in graph.input}.intersection(gradients)
     added = [v for v in update.input if v.name not in shared and v.name not in fed]
     taken = _names_of(graph.node) | {v.name for v in graph.input} | {t.name for t in graph.initializer}
@@ -171,6 +177,35 @@ def _cut(model: ModelProto, base: str, gradient: str, cut: Sequence[Sequence[int
         graph.node.append(helper.make_node("Slice", [flat, *ends, axes], [piece], piece))
         fed[names.slice_of(base.removesuffix(names.GRADIENT_SUFFIX), start, stop) + names.GRADIENT_SUFFIX] = piece
     return fed
+
+
+def _any_large(ranges: Mapping[str, Sequence[Sequence[int]]]) -> bool:
+    return any(cut[-1][1] >= _LARGE for cut in ranges.values())
+
+
+def _in_rows(
+    graph: Graph, gradients: Mapping[str, str], ranges: Mapping[str, Sequence[Sequence[int]]]
+) -> dict[str, dict[str, str]]:
+    """The slices of very large gradients, as in :func:`_cut`, each computed without the others where its rows can be.
+
+    Those of embeddings can; a step would otherwise need the most memory when such a gradient is there.
+    """
+    readers = Counter(name for node in graph.proto.node for name in reads(node))
+    readers.update(v.name for v in graph.proto.output)
+    found: dict[str, dict[str, str]] = {}
+    for name, cut in ranges.items():
+        known, length = graph.tensor_type(gradients[name]), cut[0][1]
+        width = known.shape[-1] if known is not None and known.shape else None
+        if cut[-1][1] < _LARGE or not isinstance(width, int) or length % width:
+            continue
+        with graph.scope(name + names.GRADIENT_SUFFIX):
+            rows = by_rows(graph, gradients[name], length // width, readers)
+            if rows is None:
+                continue
+            for start, stop in cut:
+                piece = rows(start // width, stop // width).reshape(1, -1)
+                found.setdefault(name, {})[names.slice_of(name, start, stop) + names.GRADIENT_SUFFIX] = str(piece)
+    return found
 
 
 def _names_of(nodes: Iterable[NodeProto]) -> set[str]:

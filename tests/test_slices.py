@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +15,14 @@ import artifacts
 from artifacts.api import CheckpointState, TrainingStep
 from artifacts.api.bound import part_of
 from artifacts.manifest import Input, Manifest
-from onnxblock import names, optim
+from artifacts.summary import ParameterInfo
+from onnxblock import fused_step, names, optim
 from onnxblock.block import Block
 from onnxblock.errors import ArtifactMismatchError, CheckpointError, InvalidModelError, OnnxBlockError, ParameterError
+from onnxblock.graph import scatter
+from onnxblock.graph.inference import infer_model
 from onnxblock.graph.inplace import InPlace
+from onnxblock.graph.types import tensor_type
 from onnxblock.names import MANIFEST_KEY
 from onnxblock.optim import slices as slicing
 from tests.in_place import run_bound, settings, shuffled
@@ -124,7 +129,7 @@ def test_gradients_and_moments_stay_arrays(cut, tmp_path):
 
 def test_slices_cover_every_element_once():
     for size in (262_145, 1_000_000, 33_554_432, 10_000_000_007):
-        found = slicing.slices({"w": size, "b": 262_144})
+        found = slicing.slices({"w": (size,), "b": (262_144,)})
         assert list(found) == ["w"]
         starts, stops = zip(*found["w"])
         assert (starts[0], stops[-1]) == (0, size)
@@ -134,10 +139,19 @@ def test_slices_cover_every_element_once():
         assert max(stop - start for start, stop in found["w"]) <= max(262_144, size / 500)
 
 
+def test_slices_are_of_whole_rows_where_rows_are_short():
+    for shape in ((30_522, 768), (50_257, 100), (9, 3, 300, 400), (1_000, 1_023)):
+        (cut,) = slicing.slices({"w": shape}).values()
+        row = math.prod(shape[1:])
+        whole = row * math.lcm(row, 64) // row * 8 <= 262_144
+        assert all(start % row == 0 for start, _ in cut) == whole
+        assert all(stop - start <= 262_144 * 1.125 for start, stop in cut)
+
+
 def test_the_number_of_slices_is_bounded():
-    found = slicing.slices({f"w{k}": 4_000_000 for k in range(500)})
+    found = slicing.slices({f"w{k}": (4_000_000,) for k in range(500)})
     assert sum(map(len, found.values())) == 1000
-    assert slicing.slices({f"w{k}": 400_000 for k in range(2000)}) == {}
+    assert slicing.slices({f"w{k}": (400_000,) for k in range(2000)}) == {}
 
 
 def sliced_inputs(optimizer: optim.Optimizer, shape=(40, 8)) -> list[str]:
@@ -226,6 +240,49 @@ def tied() -> onnx.ModelProto:
     table = np.random.default_rng(0).normal(size=(24, 16)).astype(np.float32)
     model.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
     return model
+
+
+def looked_up(rows: str) -> onnx.ModelProto:
+    """A table whose gradient is ``few`` or ``many`` rows added up."""
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+    looked_up (int64[COUNT] tokens) => (float[COUNT, 16] scores) {
+        h = Gather (table, tokens)
+        scores = Tanh (h)
+    }""".replace("COUNT", {"few": "3", "many": "n"}[rows])
+    )
+    table = np.random.default_rng(0).normal(size=(600, 16)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
+    return model
+
+
+@pytest.mark.parametrize("model", [tied(), looked_up("few"), looked_up("many")], ids=["tied", "few", "many"])
+def test_very_large_gradients_of_tables_are_computed_slice_by_slice(model, cut, monkeypatch, tmp_path):
+    monkeypatch.setattr(scatter, "LARGE", 100)
+    cut()
+    whole, _ = fused(tmp_path / "whole", optim.AdamW(), model)
+    monkeypatch.setattr(fused_step, "_LARGE", 100)
+    files, _ = fused(tmp_path / "rows", optim.AdamW(), model)
+    (table,) = files.trainable
+    trained, made = [], []
+    for given in (whole, files):
+        graph = onnx.load(given.step_model, load_external_data=False).graph
+        types = infer_model(onnx.load(given.step_model))
+        made.append({node.op_type for node in graph.node if any(as_large(types.get(n), table) for n in node.output)})
+        state = CheckpointState.load_checkpoint(given.checkpoint)
+        step = TrainingStep(given.step_model, state, given.eval_model)
+        losses = [float(step(np.array(t), np.array([1, 0, 2]))) for t in ([3, -1, 3], [0, 5, 23], [7, 7, 7], [1, 2, 3])]
+        CheckpointState.save_checkpoint(state, tmp_path / "saved", include_optimizer_state=True)
+        trained.append((losses, (tmp_path / "saved").read_bytes()))
+    of_gradients = {"ConstantOfShape", "Gemm", "ScatterElements", "ScatterND"}
+    assert made[0] & of_gradients
+    assert not made[1] & of_gradients
+    assert trained[0] == trained[1]
+
+
+def as_large(type_: onnx.TypeProto | None, parameter: ParameterInfo) -> bool:
+    known = tensor_type(type_)
+    return known is not None and known.shape == parameter.shape
 
 
 def test_whatever_the_order_of_the_nodes_the_whole_is_read_before_its_slices_are_written(cut, tmp_path):

@@ -5,7 +5,9 @@ A model has hundreds of them, each so small that to start a node takes longer th
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,16 +24,32 @@ _LONGEST = 8192
 _FEWEST = 4
 """To join and part them are some nodes too."""
 
+_MOST = 16
+"""All that the gradients of joined vectors are computed of stays until the last of them is there: in a fused step of
+neighbors, what the backward pass of a layer or two has made."""
+
 
 def taken_together(parameters: Mapping[Parameter, Part]) -> list[list[Parameter]]:
-    """All parameters; in one list those of one element type whose updates are one update of their concatenation."""
+    """All parameters; in one list those whose updates are one update of their concatenation.
+
+    They are neighbors, of one element type.
+    """
     groups: dict[tuple[Part, int], list[Parameter]] = {}
     for p, its_part in parameters.items():
         if _is_small(p) and is_elementwise(p, its_part):
             groups.setdefault((its_part, p.dtype), []).append(p)
-    joined = [group for group in groups.values() if len(group) >= _FEWEST]
+    joined = [some for group in groups.values() for some in _in_parts(group)]
     inside = {p for group in joined for p in group}
     return [*([p] for p in parameters if p not in inside), *joined]
+
+
+def _in_parts(group: list[Parameter]) -> list[list[Parameter]]:
+    """Parts of nearly equal length, or none."""
+    if len(group) < _FEWEST:
+        return []
+    count = math.ceil(len(group) / _MOST)
+    ends = [len(group) * k // count for k in range(count + 1)]
+    return [group[start:stop] for start, stop in pairwise(ends)]
 
 
 def _is_small(p: Parameter) -> bool:

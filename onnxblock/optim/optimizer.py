@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -132,12 +131,12 @@ class Optimizer(ForwardBlock):
 
     def _slices(self, parts: Mapping[Parameter, Part]) -> dict[str, Sequence[tuple[int, int]]]:
         """Start and end of the slices of each parameter that is taken in slices."""
-        sizes = {}
+        shapes = {}
         for p, its_part in parts.items():
             known = [d for d in p.shape or () if isinstance(d, int)]
             if is_elementwise(p, its_part) and p.shape is not None and len(known) == len(p.shape):
-                sizes[p.name] = math.prod(known)
-        return slices(sizes)
+                shapes[p.name] = known
+        return slices(shapes)
 
     def _build_sequences(self, parameters: Sequence[Parameter]) -> Value:  # noqa: ARG002 - for those who can
         raise BlockBuildError(

@@ -25,6 +25,9 @@ _MOST = 512
 _ALIGNMENT = 64
 """Elements: each slice begins where a cache line does."""
 
+_FEWEST_UNITS = 8
+"""A slice is of whole rows where it can be of so many of them, or of so many times what keeps both to the alignment."""
+
 _wanted: ContextVar[bool] = ContextVar("onnxblock_slice_form", default=False)
 
 
@@ -43,11 +46,11 @@ def wants_slices() -> bool:
     return _wanted.get()
 
 
-def slices(sizes: Mapping[str, int]) -> dict[str, Sequence[tuple[int, int]]]:
-    """Start and end of each slice of the parameters that are too large to be taken whole; ``sizes`` in elements."""
-    large = {name: size for name, size in sizes.items() if size > _LONGEST}
-    longest = max(_LONGEST, math.ceil(sum(large.values()) / _MOST))
-    return {name: _slices(size, longest) for name, size in large.items() if size > longest}
+def slices(shapes: Mapping[str, Sequence[int]]) -> dict[str, Sequence[tuple[int, int]]]:
+    """Start and end, in elements, of each slice of the parameters that are too large to be taken whole."""
+    large = {name: shape for name, shape in shapes.items() if math.prod(shape) > _LONGEST}
+    longest = max(_LONGEST, math.ceil(sum(map(math.prod, large.values())) / _MOST))
+    return {name: _slices(shape, longest) for name, shape in large.items() if math.prod(shape) > longest}
 
 
 def slices_of(optimizer: ModelProto) -> dict[str, list[list[int]]]:
@@ -57,7 +60,9 @@ def slices_of(optimizer: ModelProto) -> dict[str, list[list[int]]]:
     return found
 
 
-def _slices(size: int, longest: int) -> list[tuple[int, int]]:
-    """As few as possible, of nearly equal length."""
-    length = math.ceil(size / math.ceil(size / longest) / _ALIGNMENT) * _ALIGNMENT
+def _slices(shape: Sequence[int], longest: int) -> list[tuple[int, int]]:
+    """As few as possible, of equal length but for the last; of whole rows where those are short."""
+    size, rows = math.prod(shape), math.lcm(math.prod(shape[1:]), _ALIGNMENT)
+    unit = rows if rows * _FEWEST_UNITS <= longest else _ALIGNMENT
+    length = math.ceil(size / math.ceil(size / longest) / unit) * unit
     return [(start, min(start + length, size)) for start in range(0, size, length)]

@@ -181,8 +181,11 @@ def _settle(session_options: Any) -> None:
       while, and a training step is runs of two sessions in turn: the threads of each would take the processor from
       those of the other.
     * No memory pattern: a block for a whole run, taken at the second run beside all that the first one took.
+    * No reuse of memory that is planned ahead: a tensor would stay until the one that shall have its place is there.
+      The allocator hands out again what is free, and finds a better place.
     """
     session_options.enable_mem_pattern = False
+    session_options.enable_mem_reuse = False
     try:
         session_options.get_session_config_entry(_STOP_SPINNING)
     except RuntimeError:

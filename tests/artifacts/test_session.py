@@ -26,6 +26,10 @@ def test_no_block_is_planned_for_a_second_run(tmp_path):
     assert not Files(tmp_path).open()[1].session_options.enable_mem_pattern
 
 
+def test_no_place_is_planned_for_a_tensor(tmp_path):
+    assert not Files(tmp_path).open()[1].session_options.enable_mem_reuse
+
+
 def test_options_that_say_what_threads_do_are_kept(tmp_path):
     files = Files(tmp_path)
     options = onnxruntime.SessionOptions()

@@ -25,7 +25,7 @@ def by_rows(graph: Graph, name: str, length: int, readers: Mapping[str, int]) ->
         return None
     if node.op_type == "Gemm":
         return _product(graph, node)
-    if node.op_type in ("ScatterElements", "ScatterND"):
+    if node.op_type == "ScatterElements":
         return _sum(graph, node, length, readers)
     return _zeros(graph, node) if node.op_type == "ConstantOfShape" else None
 
@@ -47,28 +47,22 @@ def _product(graph: Graph, node: NodeProto) -> Rows | None:
 def _sum(graph: Graph, node: NodeProto, length: int, readers: Mapping[str, int]) -> Rows | None:
     op, (table, indices, updates) = graph.op, node.input
     settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    by_element = node.op_type == "ScatterElements"
     expand = graph.producer(indices)
-    if by_element and (settings.get("axis") or expand is None or expand.op_type != "Expand" or expand.domain):
+    if settings.get("reduction") != b"add" or settings.get("axis") or expand is None or expand.op_type != "Expand":
         return None
-    column = graph.value(expand.input[0] if by_element and expand is not None else indices)
-    if settings.get("reduction") != b"add" or column.shape is None or column.shape[-1] != 1:
-        return None
-    whole = by_rows(graph, table, length, readers)
-    if whole is None:
+    column, whole = graph.value(expand.input[0]), by_rows(graph, table, length, readers)
+    if whole is None or column.shape is None or column.shape[-1] != 1:
         return None
     count, width = _sizes(graph, table)
     place = op.Mod(column.reshape(-1), count)
     range_number, place = op.Div(place, length), op.Mod(place, length)
-    added = graph.value(updates).reshape(-1, width)
 
     def rows(start: int, stop: int) -> Value:
         inside = op.Equal(range_number, start // length)
         places = op.Compress(place, inside, axis=0).unsqueeze(-1)
-        found = op.Compress(added, inside, axis=0)
-        if by_element:
-            return op.ScatterElements(whole(start, stop), op.Expand(places, [1, width]), found, axis=0, reduction="add")
-        return op.ScatterND(whole(start, stop), places, found, reduction="add")
+        found = op.Compress(updates, inside, axis=0)
+        places = op.Expand(places, [1, width])
+        return op.ScatterElements(whole(start, stop), places, found, axis=0, reduction="add")
 
     return rows
 

@@ -1,13 +1,17 @@
 """Adding values into places of an array: the adjoint of every operator that picks elements.
 
-The CPU provider refuses to reduce float16 and bfloat16, so those pass through float32.
+* The CPU provider refuses to reduce float16 and bfloat16, so those pass through float32.
+* Its ScatterND divides the updates among threads that do not wait for each other: of updates of one place some are
+  lost.  Its ScatterElements takes them one after the other, so it adds what may meet.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from onnx import TensorProto, helper
 
 from .arithmetic import reshape_like, shape_of, size_of, with_shape_of
@@ -16,8 +20,6 @@ from .waiting import Arrival
 
 LARGE = 2**18
 """The number of elements from which on memory decides."""
-_ROWS_PER_INDEX = 32
-"""The rows of a table, for each that is picked, from which on copying it takes longer than picking by element."""
 _REFUSED = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
@@ -42,10 +44,24 @@ def scatter_nd(data: Value, indices: Value, updates: Value, reduction: str) -> V
     """``data`` with the slices ``updates`` put at, or combined with what is at, the positions ``indices``."""
     if indices.dtype == TensorProto.INT32:
         indices = indices.cast(TensorProto.INT64)
-    if reduction == "none" or data.dtype not in _REFUSED:
-        return with_shape_of(data.graph.op.ScatterND(data, indices, updates, reduction=reduction), data)
-    wide = scatter_nd(data.cast(TensorProto.FLOAT), indices, updates.cast(TensorProto.FLOAT), reduction)
-    return wide.cast(data.dtype)
+    if reduction == "none":
+        return with_shape_of(data.graph.op.ScatterND(data, indices, updates), data)
+    op = data.graph.op
+    known = None if indices.shape is None else indices.shape[-1]
+    depth = [known] if isinstance(known, int) else op.Slice(op.Shape(indices), [-1], [2**62])
+    shape, count = shape_of(data), op.ReduceProd(op.Shape(indices, end=-1), keepdims=1)
+    width = op.ReduceProd(op.Slice(shape, depth, [2**62]), keepdims=1)
+    place, rows = indices, data
+    if known != 1:
+        outer = op.Slice(shape, [0], depth)
+        place = op.GatherND(op.Reshape(op.Range(0, op.ReduceProd(outer, keepdims=0), 1), outer, allowzero=1), indices)
+    if known != 1 or data.rank != 2:
+        number = op.ReduceProd(op.Slice(shape, [0], depth), keepdims=1)
+        rows = op.Reshape(data, op.Concat(number, width, axis=0), allowzero=1)
+    size = op.Concat(count, width, axis=0)
+    places = op.Expand(op.Reshape(place, op.Concat(count, [1], axis=0), allowzero=1), size)
+    total = scatter_elements(rows, places, op.Reshape(updates, size, allowzero=1), 0, reduction)
+    return reshape_like(total, data)
 
 
 def scatter_elements(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:
@@ -63,16 +79,17 @@ def scatter_along(x: Value, indices: Value, d: Value, axis: int, reduction: str 
     ``indices`` has any rank, and may be negative; with ``reduction="none"`` they must be distinct.
 
     1. One index that is known while building: padding.  2. Axis 0: whole rows are added.  3. Any other axis: as three
-    axes (before, picked, after), of which the middle one goes to the front for the addition.
+    axes (before, picked, after), of which the middle one goes to the front for the addition.  Indices that are known to
+    be distinct are put there.
     """
     op, graph = x.graph.op, x.graph
     axis = axis if x.rank is None else axis % x.rank
     known = graph.constant_value(indices)
     if known is not None and known.size == 1 and known.ndim <= 1:
         return _pad_around(x, int(known.reshape(())), d.unsqueeze(axis) if known.ndim == 0 else d, axis)
+    if known is not None and _are_distinct(x, known, axis):
+        reduction = "none"
     if axis == 0:
-        if reduction == "add" and _is_sparse(x, indices):
-            return _add_rows(x, indices, d)
         return scatter_nd(_late_zeros(x, d), indices.unsqueeze(-1), d, reduction)
     before, size, after = around(x, axis)
     count = op.Reshape(size_of(indices), [1])
@@ -93,29 +110,11 @@ def _late_zeros(x: Value, d: Value) -> Value:
     return Arrival([d]).zeros(x, d.dtype or TensorProto.FLOAT)
 
 
-def _is_sparse(x: Value, indices: Value) -> bool:
-    """Whether few of the rows of a large table are picked."""
-    if x.shape is None or x.dtype in _REFUSED or not (x.is_static and indices.is_static and indices.shape is not None):
-        return False
-    sizes = [n for n in x.shape if isinstance(n, int)]
-    picked = np.prod([n for n in indices.shape if isinstance(n, int)])
-    return bool(np.prod(sizes) >= LARGE and 0 < picked * _ROWS_PER_INDEX <= sizes[0])
-
-
-def _add_rows(x: Value, indices: Value, d: Value) -> Value:
-    """``d`` added into zeros of the shape of ``x``, row by row, element by element.
-
-    ScatterElements writes into the zeros themselves; ScatterND copies them first, which for a large table takes longer
-    than adding a few rows element by element, and twice the memory.
-    """
-    op = x.graph.op
-    width = op.ReduceProd(op.Slice(shape_of(x), [1], [2**62]), keepdims=1)
-    table = _late_zeros(x, d)
-    if x.rank != 2:
-        table = op.Reshape(table, op.Concat([-1], width, axis=0))
-    rows = op.Reshape(d, op.Concat([-1], width, axis=0))
-    places = op.Expand(op.Reshape(indices, [-1, 1]), op.Concat([1], width, axis=0))
-    return reshape_like(op.ScatterElements(table, places, rows, axis=0, reduction="add"), x)
+def _are_distinct(x: Value, indices: npt.NDArray[Any], axis: int) -> bool:
+    size = None if x.shape is None else x.shape[axis]
+    if isinstance(size, int):
+        indices = indices % max(size, 1)
+    return len(np.unique(indices)) == indices.size and (isinstance(size, int) or bool(np.all(indices >= 0)))
 
 
 def scatter_flat(x: Value, positions: Value, d: Value, reduction: str = "none") -> Value:

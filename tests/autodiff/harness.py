@@ -394,6 +394,14 @@ def step_second(case: Case, at: Point) -> None:
     check_gradients(at.backward, feeds, wrt=wrt, evaluator=EVALUATORS[evaluator_of(case)])
 
 
+def racing(model: ModelProto) -> int:
+    """How many ScatterND combine what meets at one place."""
+    return sum(
+        node.op_type == "ScatterND" and any(a.name == "reduction" and a.s != b"none" for a in node.attribute)
+        for node in model.graph.node
+    )
+
+
 def step_structure(case: Case) -> ModelProto:
     """Standard operators only, valid at the opset, and the same bytes twice."""
     forward = static(case)
@@ -401,6 +409,7 @@ def step_structure(case: Case) -> ModelProto:
     allowed = {"", case.domain}
     foreign = {f"{n.domain}::{n.op_type}" for n in backward.graph.node if n.domain not in allowed}
     assert not foreign, f"operators outside the standard: {foreign}"
+    assert racing(backward) <= racing(forward), "threads of onnxruntime lose updates of a ScatterND that combines"
     assert not backward.functions
     if not case.domain:
         shape_inference.infer_shapes(backward, check_type=True, strict_mode=True, data_prop=True)

@@ -25,6 +25,7 @@ from .graph.inlining import inlined
 from .graph.inplace import InPlace, after
 from .graph.passes import run_passes
 from .graph.row_ranges import by_rows
+from .graph.types import FLOATS, Shape
 from .optim.slices import slices_of
 from .training import TrainingModels
 
@@ -267,12 +268,16 @@ def _number(graph: Graph, new: str, differentiated: set[str]) -> tuple[NodeProto
             continue
         for k, name in enumerate(node.input):
             known = graph.tensor_type(name) if name else None
-            if k and known is not None and known.shape is not None and all(size == 1 for size in known.shape):
+            if k and known is not None and known.dtype in FLOATS and _is_single(known.shape):
                 return node, k
         fresh = [name for name in node.input if name and name not in seen]
         seen.update(fresh)
         pending.extend(fresh)
     return None
+
+
+def _is_single(shape: Shape) -> bool:
+    return shape is not None and all(size == 1 for size in shape)
 
 
 def _later(

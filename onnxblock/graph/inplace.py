@@ -226,7 +226,8 @@ def after(number: Value, *values: Value) -> Value:
     """
     op = number.graph.op
     for value in values:
-        first = value if value.rank == 0 else op.ReduceSum(op.Slice(value.reshape(-1), [0], [1]), keepdims=0)
+        # a row: onnx's shape inference follows each element of a vector
+        first = value if value.rank == 0 else op.ReduceSum(op.Slice(value.reshape(1, -1), [0], [1], [1]), keepdims=0)
         number = op.Where(op.Equal(first, first), number, number)
     return number
 

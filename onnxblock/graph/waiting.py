@@ -36,7 +36,9 @@ class Arrival:
     def __init__(self, values: Sequence[Value]) -> None:
         op = values[0].graph.op
         self._graph = values[0].graph
-        self._firsts = [op.Slice(op.Reshape(v, [-1]), [0], [1]).cast(TensorProto.INT64) for v in values]
+        # of a row: onnx's shape inference follows each element of a vector
+        firsts = [op.Slice(op.Reshape(v, [1, -1]), [0], [1], [1]) for v in values]
+        self._firsts = [op.Reshape(first, [-1]).cast(TensorProto.INT64) for first in firsts]
 
     def view(self, x: Value) -> Value:
         """``x``, whose rank is known, as a runtime has it only from now on; no element is copied.

@@ -63,14 +63,14 @@ def is_elementwise(p: Parameter, its_part: Part) -> bool:
 
 
 def join(vectors: Sequence[Value]) -> Value:
-    """One after the other."""
+    """One after the other, as a row: onnx's shape inference follows what is done to each element of a vector."""
     first = vectors[0]
-    return first if len(vectors) == 1 else first.graph.op.Concat(*vectors, axis=0)
+    return first if len(vectors) == 1 else first.graph.op.Concat(*vectors, axis=0).unsqueeze(0)
 
 
 def parted(joined: Value, parameters: Sequence[Parameter]) -> list[Value]:
-    """The pieces of a joined vector, which are as long as the parameters."""
+    """The pieces of what :func:`join` made, which are as long as the parameters."""
     if len(parameters) == 1:
         return [joined]
     lengths = np.array([p.shape[0] for p in parameters if p.shape is not None])
-    return list(joined.graph.op.Split(joined, lengths, axis=0, outputs=len(parameters)))
+    return list(joined.graph.op.Split(joined.squeeze(0), lengths, axis=0, outputs=len(parameters)))

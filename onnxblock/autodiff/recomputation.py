@@ -18,7 +18,7 @@ from ..errors import ArgumentError, did_you_mean
 from ..graph.dependencies import topological_order
 from ..graph.graph import Graph
 from ..graph.passes.renaming import rename_reads
-from ..graph.types import TensorType
+from ..graph.types import FLOATS, TensorType
 from ..graph.waiting import Arrival
 from .retention import Recomputed, Retention, is_training_batch_norm
 from .segments import automatic, by_name, within
@@ -142,13 +142,24 @@ def _compute_again(graph: Graph, retention: Retention, part: Recomputed) -> None
         for place in part.places:
             operands = retention.copied_reads(place)
             if new.keys().isdisjoint(operands):
-                able = filter(retention.can_wait, operands)
-                waiting = min(able, key=lambda name: (name not in part.inputs, retention.size(name)))
+                waiting = _first_to_wait(graph, retention, part, operands)
                 new[waiting] = str(arrival.view(graph.value(waiting)))
             new.update(_append_copy(graph, retention.nodes[place], new))
     wanted = {name: new[name] for name in part.wanted}
     for node in retention.gradient_nodes:
         rename_reads(node, wanted)
+
+
+def _first_to_wait(graph: Graph, retention: Retention, part: Recomputed, operands: Sequence[str]) -> str:
+    """The operand that a copy waits with: floats if there are any, and of those what is kept in any case.
+
+    Integers may be sizes or axes, and a runtime that can compute them knows the shape of what comes out.
+    """
+
+    def rank(name: str) -> tuple[bool, bool, int]:
+        return graph.value(name).dtype not in FLOATS, name not in part.inputs, retention.size(name)
+
+    return min(filter(retention.can_wait, operands), key=rank)
 
 
 def _append_copy(graph: Graph, node: NodeProto, read: Mapping[str, str]) -> dict[str, str]:

@@ -271,7 +271,7 @@ class RecurrentLayer:
         y = self._to_sequence(h if self.lengths is None else h * self._running())
         for name, result in zip(node.output, [y, *map(self._from_state, final)], strict=False):
             if name:
-                graph.proto.node.append(helper.make_node("Identity", [result], [name], name=f"{name}/Identity"))
+                graph.proto.node.append(helper.make_node("Identity", [result], [name], name=graph.unique("Identity")))
         graph.replace(node, self._built)
 
     def run_back(

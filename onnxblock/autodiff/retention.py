@@ -64,11 +64,15 @@ class Retention:
         self.needed = {name for node in self.gradient_nodes for name in reads(node) if name in self.producers}
         self._places = {key_of(node): k for k, node in enumerate(self.nodes)}
         self._readers: dict[str, set[int]] = {}
-        for k, node in enumerate(self.nodes):
-            # What a rule put in the place of a node, as for a recurrent layer, is read by that rule's gradient too.
-            if key_of(node) in trace.passed or key_of(node) not in known:
+        reader = end
+        for k, node in reversed(list(enumerate(self.nodes))):
+            # What a rule put in the place of a node, as for a recurrent layer, is read by that rule's gradient too:
+            # it reads for the node itself, whose first output comes last.
+            original = key_of(node) in known
+            reader = k if original else reader
+            if key_of(node) in trace.passed or not original:
                 for name in reads(trace.groups.get(key_of(node), node)):
-                    self._readers.setdefault(self._owner(name), set()).add(k)
+                    self._readers.setdefault(self._owner(name), set()).add(reader)
         self._constants = {t.name for t in graph.model.graph.initializer}
         self._constants.update(node.output[0] for node in self.nodes if node.op_type == "Constant")
         self._repeatable = [key_of(node) in known and self._is_repeatable(node) for node in self.nodes]

@@ -149,6 +149,79 @@ def _layer(activation: str, k: int) -> str:
     return f"v{k} = MatMul(x{k}, w{k}) " + words.replace(f"x{k} =", f"x{k + 1} =")
 
 
+RECURRENT = {"RNN": 1, "GRU": 3, "LSTM": 4}
+"""Operators by the number of gates."""
+
+
+@pytest.mark.parametrize("operator", RECURRENT)
+@pytest.mark.parametrize("recompute", [True, "/layer"])
+def test_weights_of_recurrent_layers_that_are_computed(operator: str, recompute: Any, tmp_path: Path) -> None:
+    """The gradient of a layer waits for no weight that waits for it, wherever what stands in its place is cut."""
+    kind = "double" if np.dtype(DTYPE) == np.float64 else "float"
+    gates, size = RECURRENT[operator], 3
+    text = f"""
+        <ir_version: 9, opset_import: ["": 18]> agraph ({kind}[5, 2, 4] x) => ({kind}[5, 1, 2, {size}] y) {{
+            w = Tanh(v) r = Tanh(q)
+            {"y" if operator == "LSTM" else "y, last"} = {operator} <hidden_size = {size}> (x, w, r)
+        }}"""
+    model = onnx.parser.parse_model(text)
+    for node, name in zip(model.graph.node, ["/layer/Tanh", "/layer/Tanh_1", "/layer/Layer"], strict=True):
+        node.name = name
+    rng = np.random.default_rng(0)
+    weights = {"v": (1, gates * size, 4), "q": (1, gates * size, size)}
+    made = {name: rng.standard_normal(shape).astype(DTYPE) for name, shape in weights.items()}
+    model.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in made.items())
+    x = rng.standard_normal((5, 2, 4)).astype(DTYPE)
+    target = rng.standard_normal((5, 1, 2, size)).astype(DTYPE)
+    generate(model, tmp_path / "kept")
+    generate(model, tmp_path / "again", recompute=recompute)
+    kept, again = (gradients(tmp_path / which, x, target) for which in ("kept", "again"))
+    assert set(kept) == {"v", "q"}
+    for name in kept:
+        assert np.abs(kept[name]).max() > 0
+        np.testing.assert_array_equal(again[name], kept[name], err_msg=name)
+
+
+def test_axes_are_there_at_once(tmp_path: Path) -> None:
+    """What waits is a float: without its axes a mean would have no shape that a runtime knows before the first run."""
+    model = onnx.parser.parse_model(
+        """
+        <ir_version: 9, opset_import: ["": 18]> agraph (float[n, 2, 4, 4] x) => (float[n, 2, 8, 8] y)
+        <float[2] w = {0.5, -1.5}, float[1] v = {2.0}, int64[1, 2] last = {2, 3}, int64[1] flat = {-1}> {
+            axes = Reshape(last, flat)
+            scale = Reshape(w, shape)
+            shape = Constant <value = int64[3] {2, 1, 1}> ()
+            a = Mul(x, scale)
+            b = Tanh(a)
+            m = ReduceMean <keepdims = 1> (b, axes)
+            s = Sigmoid(m)
+            beginning = Shape <start = 0, end = 2> (s)
+            end = Constant <value = int64[2] {8, 8}> ()
+            sizes = Concat <axis = 0> (beginning, end)
+            r = Resize <mode = "linear", coordinate_transformation_mode = "half_pixel"> (s, , , sizes)
+            c = Mul(r, v)
+            t = Tanh(c)
+            y = Mul(t, t)
+        }"""
+    )
+    nodes = sorted(model.graph.node, key=lambda node: node.op_type != "Constant")
+    for node in nodes:
+        node.name = f"/{'block' if node.output[0] in 'msr' else 'other'}/{node.output[0]}"
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    rng = np.random.default_rng(0)
+    x, target = (rng.standard_normal((3, 2, size, size)).astype(np.float32) for size in (4, 8))
+    generate(model, tmp_path / "kept")
+    generate(model, tmp_path / "again", recompute="/block")
+    kept, again = (gradients(tmp_path / which, x, target) for which in ("kept", "again"))
+    for name in ("w", "v"):
+        assert np.abs(kept[name]).max() > 0
+        np.testing.assert_allclose(again[name], kept[name], rtol=1e-5, err_msg=name)
+    nodes = onnx.load(tmp_path / "again" / "training_model.onnx").graph.node
+    means = [node for node in nodes if node.op_type == "ReduceMean" and node.name.startswith("recompute")]
+    assert [node.input[1] for node in means] == ["axes"]
+
+
 def test_copies_outlast_every_optimization_and_run_late(tmp_path: Path) -> None:
     """onnxruntime would merge plain copies with the nodes that they repeat, and would run them first."""
     generate(layered(), tmp_path / "kept")

@@ -144,7 +144,7 @@ def _matrix(g: RuleContext, axis: int, axes: Sequence[int]) -> Value:
         own = op.Concat(np.ones(3, np.float32), _entry(scales, place), axis=0)
         resized = op.Resize(images, roi, own, **attributes)
     elif g.attr("keep_aspect_ratio_policy", "stretch") == "stretch":
-        own = op.Concat(op.Shape(images, end=3), op.Shape(g.y, start=axis, end=axis + 1), axis=0)
+        own = op.Concat(op.Gather(op.Shape(images), np.arange(3)), _entry(op.Shape(g.y), axis), axis=0)
         resized = op.Resize(images, roi, None, own, **attributes)
     else:
         assert sizes is not None
@@ -154,7 +154,8 @@ def _matrix(g: RuleContext, axis: int, axes: Sequence[int]) -> Value:
 
 
 def _entry(vector: Value, place: int) -> Value:
-    return vector.graph.op.Slice(vector, [place], [place + 1])
+    """One entry, as a vector of length 1, which Resize must see; cut off by Slice, it would have none it can see."""
+    return vector.graph.op.Gather(vector, np.array([place]))
 
 
 def _roi_of(g: RuleContext, place: int) -> Value | None:

@@ -93,6 +93,12 @@ def full_like(x: Value, number: float) -> Value:
     return expand_like(content, x)
 
 
+def scaled(x: Value, number: float) -> Value:
+    """``number`` x; computed at once where ``x`` is a constant of few elements."""
+    known = x.graph.constant_value(x)
+    return x * number if known is None else x.graph.constant(known * known.dtype.type(number))
+
+
 def cast_like(d: Value, x: Value) -> Value:
     """``d`` in the element type of ``x``."""
     if d.dtype == x.dtype and d.dtype is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -47,6 +49,16 @@ def test_cross_entropy_by_log_softmax_far_from_the_label() -> None:
         picked = graph.op.Gather(graph.op.LogSoftmax(x), 2)
         [found] = run(graph, [gradients(picked, x)], x=[200, 0, -200])
     np.testing.assert_allclose(found, [-1, 0, 1], atol=1e-7)
+
+
+def test_slope_of_gelu() -> None:
+    values = np.array([-40, -6, -1.5, -1e-3, 0, 1e-20, 0.7, 5, 40, np.nan])
+    with onnxblock.empty_base(20) as graph:
+        x = graph.input("x", TensorProto.FLOAT, [len(values)])
+        [found] = run(graph, [gradients(graph.op.Gelu(x), x)], x=values)
+    cdf = [(1 + math.erf(v / math.sqrt(2))) / 2 for v in values]
+    density = np.exp(-values * values / 2) / math.sqrt(2 * math.pi)
+    np.testing.assert_allclose(found, cdf + values * density, rtol=1e-6, atol=2e-7)
 
 
 @pytest.mark.parametrize("optimized", [False, True])

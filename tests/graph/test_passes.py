@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
+from onnxblock.block import set_outputs
 from onnxblock.graph.graph import Graph
 from onnxblock.graph.passes import run_passes
+from onnxblock.graph.waiting import Arrival
 from tests.running import normal, run
 
 X = normal(2, 3, 4)
@@ -138,6 +140,46 @@ def test_parts_that_others_read_are_added():
     assert finished(*padded([4, 5], adds))["Concat"] == 1  # the inner sum, read twice
     model, feeds = padded([4, 5], [("y0", "y1", "s"), ("s", "y0", "y")])
     assert finished(model, feeds) == {"Pad": 1, "Concat": 1, "Add": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "shape", "left"),
+    [
+        ("Reshape(x, s)", "{6, 4}", 1),
+        ("Reshape(x, s)", "{-1, 2}", 1),
+        ("Reshape(x, s)", "{0, 1, 2}", 2),  # the first size is that of the view
+        ("Flatten<axis = 1>(x)", "{6, 4}", 1),
+        ("Unsqueeze(x, k)", "{6, 4}", 1),
+        ("Reshape(x, s)", "{2, 3, 4}", 0),
+    ],
+)
+def test_a_view_of_a_view(first, shape, left):
+    rank = shape.count(",") + 1
+    body = f"""
+        s = Constant<value = int64[2] {{12, 2}}>() k = Constant<value = int64[1] {{0}}>()
+        t = {first} w = Constant<value = int64[{rank}] {shape}>() u = Reshape(t, w) y = Relu(u)"""
+    found = finished(model_of(body, x=X), {"x": X})
+    assert sum(n for kind, n in found.items() if kind in ("Reshape", "Flatten", "Unsqueeze")) == left
+
+
+def test_a_view_that_others_read_stays():
+    body = """
+        s = Constant<value = int64[2] {12, 2}>() w = Constant<value = int64[2] {6, 4}>() v = Transpose(x)
+        t = Reshape(v, s) u = Reshape(t, w) a = Relu(t) b = Relu(u) f = Constant<value = int64[1] {-1}>()
+        c = Reshape(a, f) d = Reshape(b, f) y = Add(c, d)"""
+    assert finished(model_of(body, x=X), {"x": X})["Reshape"] == 4
+    body = body.replace("{6, 4}", "{4, 3, 2}").replace("int64[2] {4", "int64[3] {4")
+    assert finished(model_of(body, x=X), {"x": X})["Reshape"] == 3  # undone
+
+
+def test_what_waits_is_not_looked_through():
+    feeds = {"x": X, "z": normal(2, 2)}
+    graph = Graph(model_of("y = Relu(x)", **feeds))
+    late = Arrival([graph.value("z")]).view(graph.value("x"))
+    set_outputs(graph, [graph.op.Reshape(late, [2, 12])])
+    run_passes(graph.model, graph.tensor_type)
+    assert [node.input[0] for node in graph.model.graph.node if node.op_type == "Reshape"][-2:] == ["x", late]
+    np.testing.assert_array_equal(run(graph.model, feeds)[0], X.reshape(2, 12))
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, mask, shape_of, size_of, with_shape_of
+from ...graph.arithmetic import cast_like, expand_like, mask, scaled, shape_of, size_of, with_shape_of
 from ...graph.inplace import after
 from ...graph.scatter import LARGE, scatter_elements, zeros
 from ...graph.types import FLOATS
 from ...graph.value import Value
 from ..registry import RuleResult, gradient
 from ..rule import RuleContext
+
+_WRITTEN_DOWN = 1024
+"""The number of labels up to which what each takes off its score is a constant of the graph."""
 
 
 @gradient("NegativeLogLikelihoodLoss")
@@ -42,7 +46,7 @@ def softmax_cross_entropy_loss(g: RuleContext) -> RuleResult:
     dx = None
     if g.wants(0):
         q, p = g.grad(1), log_prob.exp()
-        scale = cast_like(_after_loss(g, samples.cotangent), p) if samples.alike else samples.scale.unsqueeze(1)
+        scale = cast_like(_after_loss(g, samples.scale), p) if samples.alike else samples.scale.unsqueeze(1)
         dense = p * scale if q is None else q + p * (scale - q.sum(1, keepdims=True))
         dx = scatter_elements(dense, samples.index, samples.removed, 1, "add")
     return dx, None, _weight_gradient(g, samples, log_prob) if g.wants(2) else None
@@ -63,7 +67,7 @@ class _Samples:
     counted: Value | None
     """1, or 0 where it is ignored; None where all count."""
     scale: Value
-    """Its weight times the cotangent of its loss."""
+    """Its weight times the cotangent of its loss; a scalar where that is the same for all."""
     cotangent: Value
     """The cotangent of its weighted loss; a scalar for all, unless the reduction is "none"."""
     alike: bool
@@ -76,8 +80,15 @@ class _Samples:
 
     @property
     def removed(self) -> Value:
-        """What its score is lowered by."""
-        return (-self.scale).unsqueeze(1)
+        """What its score is lowered by, in the shape of the index."""
+        lowered = scaled(self.scale, -1.0)
+        if not self.alike:
+            return lowered.unsqueeze(1)
+        graph, index = lowered.graph, self.index
+        known, shape = graph.constant_value(lowered), graph.constant_value(shape_of(index))
+        if known is not None and shape is not None and math.prod(shape.tolist()) <= _WRITTEN_DOWN:
+            return graph.constant(np.full(shape, known))
+        return expand_like(lowered, index)
 
 
 def _samples(g: RuleContext) -> _Samples:
@@ -96,17 +107,18 @@ def _samples(g: RuleContext) -> _Samples:
     if weights is not None:
         picked = op.Gather(weights.cast(wide), targets)
         weight = picked if counted is None else picked * counted
-    cotangent = g.dy.cast(wide)
+    cotangent = g.dy if g.dy.dtype == wide else g.dy.cast(wide)
     if reduction == "mean":
         total = size_of(targets).cast(wide) if weight is None else weight.sum()
         if weight is None and targets.is_static:
-            cotangent /= float(max(1, math.prod(n for n in targets.shape or () if isinstance(n, int))))
+            cotangent = scaled(cotangent, 1 / max(1, math.prod(n for n in targets.shape or () if isinstance(n, int))))
         else:
             # Where nothing counts the mean is 0 / 0; its gradient is zero, as in PyTorch.
             cotangent /= total + mask(op.Equal(total, 0.0), total)
-    scale = op.Expand(cotangent, shape_of(targets)) if weight is None else cotangent * weight
-    scale = with_shape_of(scale.cast(dtype), targets)
-    return _Samples(targets, counted, scale, cotangent, alike=weight is None and reduction != "none")
+    alike = weight is None and reduction != "none"
+    scale = cotangent if weight is None else cotangent * weight
+    scale = scale if dtype == wide else scale.cast(dtype)
+    return _Samples(targets, counted, scale if alike else with_shape_of(scale, targets), cotangent, alike)
 
 
 def _weight_gradient(g: RuleContext, samples: _Samples, log_prob: Value) -> Value:

@@ -74,7 +74,7 @@ def _scaled_rows(
         return None, product
     size = scale.shape[0] if scale.shape is not None and len(scale.shape) == 1 else None
     if axes == [-1] and isinstance(size, int) and normalised.shape is not None and normalised.shape[-1] == size:
-        column = (scale * (1 / size)).unsqueeze(1)
+        column = g.op.Einsum(scale, [1 / size], equation="i,j->ij")
         slope, shift = product @ column, dy @ column if centred else None
     else:
         slope, shift = _mean(product * scale, axes), _mean(dy * scale, axes) if centred else None

@@ -19,6 +19,7 @@ from .prune import prune
 from .scattered_sums import add_in_place
 from .transposes import merge_transposes
 from .types import Types, unknown
+from .views import merge_views
 
 PASSES: tuple[Callable[[ModelProto, Types], bool], ...] = (
     inline_own_functions,
@@ -27,6 +28,7 @@ PASSES: tuple[Callable[[ModelProto, Types], bool], ...] = (
     merge_transposes,
     join_pads,
     add_in_place,
+    merge_views,
     remove_identities,
     merge_equal_initializers,
     merge_common_subexpressions,

@@ -35,7 +35,7 @@ from .value import Operand, Value
 from .weights import Weights, constant_tensor
 
 _INTERNED_BYTES = 4096
-_QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+_QUANTIZERS = frozenset({"ConvInteger", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear"})
 _MOVEMENTS = frozenset(
     {
         "Concat",

@@ -7,13 +7,17 @@ sizes  (Esser, McKinstry, Bablani, Appuswamy, Modha 2020).  Zero points are inte
 
 from __future__ import annotations
 
-from onnx import TensorProto
+import dataclasses
+
+from onnx import NodeProto, TensorProto
 
 from ...graph.arithmetic import cast_like, mask, shape_of, sum_to, with_shape_of
 from ...graph.decomposition import MICROSOFT
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
+from .convolution import conv
+from .matmul import matmul
 
 _LEVELS: dict[int, tuple[int, int]] = {
     TensorProto.INT4: (-8, 7),
@@ -120,10 +124,47 @@ def _gather(g: RuleContext, d: Value, scale: Value, spread: Value) -> Value:
     return op.ReduceSum(parts, [axis + 1 if axis >= 0 else axis], keepdims=0)
 
 
+@gradient("MatMulInteger")
+def matmul_integer(g: RuleContext) -> RuleResult:
+    """Y = (A - a)(B - b) in integers: the gradient of MatMul of these differences, as numbers."""
+    by_row = _is_vector(g.input(2)) and g.inputs[0].rank != 1
+    return matmul(_of_levels(g, "MatMul", g.graph.constant([-1, 1]) if by_row else None, None))
+
+
+@gradient("ConvInteger")
+def conv_integer(g: RuleContext) -> RuleResult:
+    """Conv of the levels without their zero points, as numbers; those of the weights may differ by output channel."""
+    by_channel = None
+    if _is_vector(g.input(3)):
+        behind = g.op.Sub(g.op.Size(shape_of(g.inputs[1])), 1).unsqueeze(0)
+        by_channel = g.op.Concat([-1], g.op.Expand(g.graph.constant([1]), behind), axis=0)
+    return conv(_of_levels(g, "Conv", None, by_channel))
+
+
+def _is_vector(zero: Value | None) -> bool:
+    return zero is not None and zero.rank == 1
+
+
+def _of_levels(g: RuleContext, op_type: str, *shapes: Value | None) -> RuleContext:
+    """The product of both operands' levels without their zero points, which take these shapes, as the float operator.
+
+    The integer operators have the first two inputs and the attributes of the float ones.
+    """
+    node = NodeProto()
+    node.CopyFrom(g.node)
+    node.op_type = op_type
+    del node.input[:]
+    for k, shape in enumerate(shapes):
+        level, zero = cast_like(g.inputs[k], g.dy), g.input(2 + k)
+        if zero is not None:
+            zero = cast_like(zero, level)
+            level = level - (zero if shape is None else g.op.Reshape(zero, shape))
+        node.input.append(level)
+    return dataclasses.replace(g, node=node, wanted=g.wanted[:2])
+
+
 no_gradient(
     "QLinearConv",
     "QLinearMatMul",
-    "ConvInteger",
-    "MatMulInteger",
     reason="it takes integers and gives integers; train the model before its operators are quantized",
 )

@@ -7,6 +7,7 @@ definition, with numbers that float32 holds exactly.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,13 @@ from onnxblock.autodiff.check import model_of_node
 
 from . import REFERENCE, Case, case, model_case, normal
 
-EVALUATORS = dict.fromkeys(("QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"), REFERENCE)
+EVALUATORS = dict.fromkeys(("ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear"), REFERENCE)
 
-NO_DIFFERENCES = ("DequantizeLinear", "DynamicQuantizeLinear", "QuantizeLinear")
+NO_DIFFERENCES = ("ConvInteger", "DequantizeLinear", "DynamicQuantizeLinear", "MatMulInteger", "QuantizeLinear")
 
 EXCEPTIONS = {
+    "integers_conv_channels:symbolic": "onnxruntime takes one zero point for all weights",
+    "integers_conv_channels:unranked": "onnxruntime takes one zero point for all weights",
     "dequantizelinear_float4e2m1:all": "onnxruntime does not cast from it",
     "dequantizelinear*:float64": "it is in float32 even there, too coarse for differences",
     "dequantizelinear*:unranked": "onnxruntime has no kernel of opset 28",
@@ -65,11 +68,44 @@ def dynamic() -> Case:
     return _case("DynamicQuantizeLinear", "quantize_dynamically", nodes, {"x": X}, {"x": np.ones(X.shape)})
 
 
-def _case(op_type: str, name: str, nodes: Any, feeds: dict[str, np.ndarray], expected: dict[str, np.ndarray]) -> Case:
+def of_integers(op_type: str, name: str, shape: Any, w: np.ndarray, zeros: Any, dx: Any, **attributes: Any) -> Case:
+    """Quantize x without saturating it, multiply in integers, and take the result as numbers.
+
+    ``zeros`` are the zero points of both operands.  ``dx`` is the gradient of the levels of x for cotangents of one.
+    """
+    scale, x = np.float32(0.25), np.round(normal(*shape) * 8) / 16
+    feeds = {"x": x.astype(np.float32), "scale": scale, "middle": np.uint8(99), "w": w}
+    feeds |= {f"zero_{k}": np.asarray(zero) for k, zero in enumerate(zeros)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "scale", "middle"], ["q"]),
+        helper.make_node(op_type, ["q", "w", *(f"zero_{k}" for k in range(len(zeros)))], ["i"], **attributes),
+        helper.make_node("Cast", ["i"], ["y"], to=TensorProto.FLOAT),
+    ]
+    return _case(op_type, name, nodes, feeds, {"x": np.broadcast_to(dx, shape) / scale}, [None] * len(shape))
+
+
+def met(w: np.ndarray, size: int, *, stride: int = 1, pad: int = 0, dilation: int = 1) -> np.ndarray:
+    """The sum of the weights [1, 1, k, k] that each element of a square image meets."""
+    taps = w.shape[-1]
+    sums = np.zeros((size + 2 * pad, size + 2 * pad))
+    starts = range(0, len(sums) - dilation * (taps - 1), stride)
+    for top, left, i, j in itertools.product(starts, starts, range(taps), range(taps)):
+        sums[top + dilation * i, left + dilation * j] += w[0, 0, i, j]
+    return sums[pad : pad + size, pad : pad + size]
+
+
+def _case(
+    op_type: str,
+    name: str,
+    nodes: Any,
+    feeds: dict[str, np.ndarray],
+    expected: dict[str, np.ndarray],
+    shape: Any = X.shape,
+) -> Case:
     model = model_of_node(nodes[0], feeds, 21)
-    model.graph.node.append(nodes[1])
+    model.graph.node.extend(nodes[1:])
     del model.graph.output[:]
-    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, X.shape))
+    model.graph.output.append(helper.make_tensor_value_info("y", TensorProto.FLOAT, shape))
     return dataclasses.replace(model_case(op_type, model, feeds, name), gradients=expected)
 
 
@@ -83,8 +119,48 @@ def in_blocks(block: int, axis: int) -> tuple[Any, Any]:
     return each, lambda d: np.add.reduceat(d, starts, axis)
 
 
+W = np.array([[3, -7, 100], [0, 5, 6], [1, 2, -3], [-128, 127, 4]], np.int8)
+KERNELS = np.arange(-9, 9, dtype=np.int8).reshape(2, 1, 3, 3)
+KERNEL, WITHOUT_2 = KERNELS[:1], KERNELS[:1] - 2.0
+SEVEN, TWO = np.uint8(7), np.int8(2)
+
 ROWS = [
     dynamic(),
+    of_integers("MatMulInteger", "integers", (3, 4), W, (SEVEN, TWO), (W - 2.0).sum(1)),
+    of_integers("MatMulInteger", "integers_columns", (2, 3, 4), W, (SEVEN, ZEROS[:3]), (W - ZEROS[:3] * 1.0).sum(1)),
+    of_integers("MatMulInteger", "integers_no_zero_points", (3, 4), W, (), (W * 1.0).sum(1)),
+    of_integers("ConvInteger", "integers_conv", (2, 1, 6, 6), KERNEL, (SEVEN, TWO), met(WITHOUT_2, 6)),
+    of_integers(
+        "ConvInteger",
+        "integers_conv_windows",
+        (2, 1, 6, 6),
+        KERNEL,
+        (SEVEN, TWO),
+        met(WITHOUT_2, 6, stride=2, pad=1, dilation=2),
+        kernel_shape=[3, 3],
+        strides=[2, 2],
+        pads=[1, 1, 1, 1],
+        dilations=[2, 2],
+    ),
+    of_integers(
+        "ConvInteger",
+        "integers_conv_groups",
+        (2, 2, 5, 5),
+        KERNELS,
+        (),
+        np.stack([met(KERNELS[k : k + 1], 5, pad=1) for k in range(2)]),
+        group=2,
+        auto_pad="SAME_UPPER",
+    ),
+    of_integers(
+        "ConvInteger",
+        "integers_conv_channels",
+        (2, 2, 5, 5),
+        KERNELS,
+        (SEVEN, ZEROS[1:3]),
+        np.stack([met(KERNELS[k : k + 1] - float(ZEROS[1 + k]), 5) for k in range(2)]),
+        group=2,
+    ),
     there_and_back("tensor", 0.5, np.int8(3), lambda s: s, np.sum),
     there_and_back("from_zero_on", 0.25, None, lambda s: s, np.sum),
     there_and_back("unsigned", 0.25, np.uint8(100), lambda s: s, np.sum),

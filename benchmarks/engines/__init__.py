@@ -31,7 +31,7 @@ class EngineInfo:
     only: Literal["", "images", "step", "optimizer"] = ""
 
 
-OURS, FUSED = "onnxblock", "onnxblock-fused"
+OURS, FUSED, RECOMPUTE = "onnxblock", "onnxblock-fused", "onnxblock-recompute"
 TORCH, CHANNELS_LAST = "torch", "torch-channels-last"
 COMPILED, FOREACH = "torch-compile", "torch-foreach"
 ORIGINAL, ONNXSIM, ONNX2TORCH = "onnxruntime-training", "onnxsim", "onnx2torch"
@@ -43,6 +43,7 @@ ENGINES: dict[str, EngineInfo] = {
     for info in (
         EngineInfo(OURS, "onnxblock on stock onnxruntime", "ours"),
         EngineInfo(FUSED, "onnxblock, the whole step in one file", "fused", only="step"),
+        EngineInfo(RECOMPUTE, "onnxblock, the whole step, forward results computed again", "recompute", only="step"),
         EngineInfo(TORCH, "PyTorch eager", "pytorch"),
         EngineInfo(
             CHANNELS_LAST,

@@ -56,7 +56,7 @@ def _problems(graph: GraphProto) -> Iterator[str]:
     nodes = Counter(node.name for node in graph.node if node.name)
     yield from (f"{count} nodes are called {name!r}." for name, count in nodes.items() if count > 1)
     for node in graph.node:
-        for name in sorted(reads(node) - counts.keys()):
+        for name in sorted(name for name in reads(node) if name not in counts):
             yield f"{_shown(node)} reads {name!r}, which nothing makes.{did_you_mean(name, counts)}"
     for value in graph.output:
         if value.name not in counts:

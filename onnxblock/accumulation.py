@@ -21,30 +21,32 @@ def accumulator_function(opset: int) -> FunctionProto:
     A choice between whole tensors is an ``If``: onnxruntime's ``Where`` looks at every element and takes three times
     as long as the addition, or more.
     """
-    nodes = [
-        helper.make_node(
-            "If",
-            ["overwrite"],
-            ["out"],
-            then_branch=_branch("Identity", ["value"], "replaced"),
-            else_branch=_branch("Add", ["buffer", "value"], "total"),
-        ),
-        helper.make_node("Constant", [], ["flag"], value=numpy_helper.from_array(np.array([True]))),
-    ]
+    choice = helper.make_node(
+        "If",
+        ["overwrite"],
+        ["flag", "out"],
+        then_branch=_branch("Identity", ["value"], "replaced"),
+        else_branch=_branch("Add", ["buffer", "value"], "total"),
+    )
     return helper.make_function(
         names.ACCUMULATOR_DOMAIN,
         names.ACCUMULATOR_OP,
         inputs=["buffer", "value", "overwrite"],
         outputs=["flag", "out"],
-        nodes=nodes,
+        nodes=[choice],
         opset_imports=[helper.make_opsetid("", opset)],
     )
 
 
 def _branch(op_type: str, inputs: list[str], output: str) -> GraphProto:
-    """A branch of one node, for any element type."""
+    """A branch of one node, for any element type, that gives the flag too."""
+    flag = numpy_helper.from_array(np.array([True]), f"{output}.flag")
     return helper.make_graph(
-        [helper.make_node(op_type, inputs, [output])], output, inputs=[], outputs=[ValueInfoProto(name=output)]
+        [helper.make_node(op_type, inputs, [output])],
+        output,
+        inputs=[],
+        outputs=[helper.make_tensor_value_info(flag.name, flag.data_type, flag.dims), ValueInfoProto(name=output)],
+        initializer=[flag],
     )
 
 

@@ -122,16 +122,12 @@ class InPlace:
             return node
         wanted = "then_branch" if numpy_helper.to_array(condition).all() else "else_branch"
         branch = next(a.g for a in node.attribute if a.name == wanted)
-        if (
-            len(branch.node) != 1
-            or branch.initializer
-            or list(branch.node[0].output) != [v.name for v in branch.output]
-        ):
+        outside = {inner.name: name for inner, name in zip(branch.output, node.output, strict=True)}
+        if len(branch.node) != 1 or not set(branch.node[0].output) <= outside.keys():
             return node
         taken = NodeProto()
         taken.CopyFrom(branch.node[0])
-        del taken.output[:]
-        taken.output.extend(node.output)
+        taken.output[:] = [outside[name] for name in branch.node[0].output]
         return taken
 
     def _same_form(self, a: str, b: str) -> bool:
@@ -236,7 +232,7 @@ def _is_elementwise(node: NodeProto) -> bool:
     if node.domain:
         return False
     if node.op_type == "If":
-        return all(len(b.node) == 1 and not b.initializer and _in_order(b.node[0]) for b in subgraphs(node))
+        return all(len(b.node) == 1 and _in_order(b.node[0]) for b in subgraphs(node))
     if node.op_type not in ELEMENTWISE:
         return False
     # With more inputs the result is built up in the memory of the output.

@@ -136,3 +136,53 @@ def test_a_loop_around_an_operator_that_onnxruntime_has_in_float32_only() -> Non
     for count in (1, 3):
         found = check_gradients(model, {**feeds, "n": np.array(count)}, wrt=["x", "w"])
         assert {c.value for c in found.comparisons} == {"x", "w"}
+
+
+def test_a_model_with_sizes_in_float_is_checked_without_them() -> None:
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 13]>
+        upsampled (float[1,1,3,4] x) => (float[1,1,h,w] y)
+        <float[4] scales = {1, 1, 2, 2}, float[1] b = {0.5}, float[4] shift = {1, 2, 3, 4}>
+        {
+          z = Mul(x, shift)
+          r = Resize <mode = "linear"> (z, , scales)
+          y = Add(r, b)
+        }
+    """)
+    assert {c.value for c in check_gradients(model).comparisons} == {"x", "b", "shift"}
+
+
+def test_a_kernel_that_first_refuses_float64_when_it_runs() -> None:
+    """onnxruntime loads an LSTM in float64 and says no in the run."""
+    rng = np.random.default_rng(0)
+    result = check_rule("LSTM", *(rng.standard_normal(s) for s in ((3, 1, 2), (1, 8, 2), (1, 8, 2))), hidden_size=2)
+    assert result.evaluator == "onnx.reference"
+    assert "onnxruntime does not run the model" in (result.reason or "")
+
+
+@pytest.mark.parametrize("opset", [9, 13, 15])
+def test_batch_normalization_of_every_opset_is_that_of_inference(opset: int) -> None:
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : {opset}]>
+        normalized (float[2,3,2] x, float[3] scale, float[3] b) => (float[2,3,2] y)
+        <float[3] mean = {{0.1, 0.2, 0.3}}, float[3] var = {{1, 2, 3}}>
+        {{
+          y = BatchNormalization(x, scale, b, mean, var)
+        }}
+    """)
+    assert check_gradients(model, evaluator="onnx.reference").error < 1e-6
+
+
+def test_what_no_evaluator_runs_is_one_of_our_errors() -> None:
+    model = helper.make_model(
+        helper.make_graph(
+            [helper.make_node("OneHot", ["i", "depth", "values"], ["y"]), helper.make_node("Erf", ["y"], ["z"])],
+            "one_hot",
+            [helper.make_tensor_value_info("values", TensorProto.FLOAT, [2])],
+            [helper.make_tensor_value_info("z", TensorProto.FLOAT, [2, 3])],
+            [numpy_helper.from_array(np.array(x), n) for n, x in (("i", [0, 2]), ("depth", [3]))],
+        ),
+        opset_imports=[helper.make_opsetid("", 17)],
+    )
+    with pytest.raises(RuntimeUnavailableError, match=r"onnx\.reference does not run the model"):
+        check_gradients(model)

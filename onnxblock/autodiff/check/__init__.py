@@ -53,7 +53,8 @@ def check_gradients(
         inputs: arrays for the model's inputs.  Float inputs of known shape may be left out; they are drawn from the
             standard normal distribution.
         outputs: the values to differentiate; every float output by default.
-        wrt: inputs and weights to differentiate with respect to; every float one by default.
+        wrt: inputs and weights to differentiate with respect to; by default every float one but those that say how
+            large a result is, as the scales of Resize do.
         dtype: ``"float64"``, or ``"float32"`` with coarser steps and tolerance.
         evaluator: ``"onnxruntime"``, ``"onnx.reference"``, a function from a model to a function from inputs to
             outputs, or None: onnxruntime where it has kernels for the whole model in this element type, else
@@ -82,9 +83,9 @@ def check_gradients(
     forward = _with_inputs(forward, weights)
     chosen = _select_outputs(forward, outputs)
     backward = gradients(forward, wrt=names, outputs=chosen, cotangents="inputs")
-    run, run_backward, used, reason = choose_evaluators(forward, backward, evaluator)
-
     point = {**feeds, **weights}
+    run, run_backward, used, reason = choose_evaluators(forward, backward, evaluator, point)
+
     results = run(point)
     cotangents = [np.asarray(rng.uniform(0.5, 1.0, y.shape) * rng.choice([-1, 1], y.shape), y.dtype) for y in results]
     seeds = {name + COTANGENT_SUFFIX: c for name, c in zip(chosen, cotangents)}
@@ -174,7 +175,13 @@ def _feeds(model: ModelProto, given: Mapping[str, npt.ArrayLike], rng: np.random
 
 
 def _float_values(model: ModelProto) -> list[str]:
-    read = {name for node in model.graph.node for name in node.input}
+    # Region and scales of Resize: along them a result changes its shape.
+    read = {
+        name
+        for node in model.graph.node
+        for k, name in enumerate(node.input)
+        if node.op_type != "Resize" or k not in (1, 2)
+    }
     names = [v.name for v in model.graph.input if (t := tensor_type(v.type)) is not None and t.dtype in FLOATS]
     names += [t.name for t in model.graph.initializer if t.data_type in FLOATS and t.name in read]
     return list(dict.fromkeys(names))

@@ -35,7 +35,10 @@ def onnxruntime_evaluator(model: ModelProto) -> Function:
     names = {i.name for i in session.get_inputs()}
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
-        return list(session.run(None, {name: np.asarray(x) for name, x in feeds.items() if name in names}))
+        try:
+            return list(session.run(None, {name: np.asarray(x) for name, x in feeds.items() if name in names}))
+        except Exception as error:  # noqa: BLE001 - some kernels find out here that they lack an element type
+            raise RuntimeUnavailableError(f"onnxruntime does not run the model: {refusal(error)}") from None
 
     return run
 
@@ -48,8 +51,12 @@ def reference_evaluator(model: ModelProto) -> Function:
     names = set(session.input_names)
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
-        with np.errstate(all="ignore"):
-            found = session.run(None, {name: x for name, x in feeds.items() if name in names})
+        try:
+            with np.errstate(all="ignore"):
+                found = session.run(None, {name: x for name, x in feeds.items() if name in names})
+        except Exception as error:
+            what = f"onnx.reference does not run the model: {str(error) or repr(error)}"
+            raise RuntimeUnavailableError(what, 'Pass dtype="float32", or an evaluator of your own.') from error
         return [np.asarray(y) for y in found]
 
     return run
@@ -58,7 +65,7 @@ def reference_evaluator(model: ModelProto) -> Function:
 def reference_operators() -> list[Any]:
     """Operators that ONNX's own evaluator computes in float32 whatever it is given, or not for everything they take."""
     from onnx.reference.op_run import OpRun
-    from onnx.reference.ops import op_loop
+    from onnx.reference.ops import op_batch_normalization, op_loop
 
     def erf(x: Array) -> Array:
         return np.asarray(np.vectorize(math.erf, otypes=[np.float64])(x), x.dtype)
@@ -92,6 +99,16 @@ def reference_operators() -> list[Any]:
         ) -> tuple[Array]:
             return (pad(x, pads, value, axes, mode or "constant"),)
 
+    newest: Any = op_batch_normalization.BatchNormalization_14
+
+    class BatchNormalization(newest):  # type: ignore[misc]
+        """ONNX's own takes every node of an opset before 14 for one in training."""
+
+        def _run(self, *inputs: Array, training_mode: int | None = None, **options: Any) -> tuple[Array, ...]:
+            options = {name: options[name] for name in ("epsilon", "momentum")}
+            found: tuple[Array, ...] = super()._run(*inputs, training_mode=training_mode or 0, **options)
+            return found
+
     base: Any = op_loop.Loop
 
     class Loop(base):  # type: ignore[misc]
@@ -114,22 +131,32 @@ def reference_operators() -> list[Any]:
                 done += 1
             return (*current, *(np.stack(parts) if parts else np.zeros(0) for parts in collected))
 
-    return [Erf, Gelu, Loop, Pad, Softsign]
+    return [BatchNormalization, Erf, Gelu, Loop, Pad, Softsign]
 
 
 _EVALUATORS: dict[str, Evaluator] = {"onnxruntime": onnxruntime_evaluator, "onnx.reference": reference_evaluator}
 
 
+def _where_it_runs(model: ModelProto, point: Mapping[str, Array] | None) -> tuple[Function, str | None]:
+    """onnxruntime, unless it does not load the model or does not run it at ``point``; and why not."""
+    try:
+        run = onnxruntime_evaluator(model)
+        if point is not None:
+            run(point)
+    except RuntimeUnavailableError as error:
+        return reference_evaluator(model), str(error)
+    return run, None
+
+
 def choose_evaluators(
-    forward: ModelProto, backward: ModelProto, asked: str | Evaluator | None
+    forward: ModelProto, backward: ModelProto, asked: str | Evaluator | None, point: Mapping[str, Array]
 ) -> tuple[Function, Function, str, str | None]:
-    """The two models as functions, the name of what runs them, and why it is not onnxruntime."""
+    """The two models as functions, the name of what runs them at ``point``, and why it is not onnxruntime alone."""
     if asked is None:
-        try:
-            return onnxruntime_evaluator(forward), onnxruntime_evaluator(backward), "onnxruntime", None
-        except RuntimeUnavailableError as error:
-            reason = str(error)
-        return reference_evaluator(forward), reference_evaluator(backward), "onnx.reference", reason
+        run, reason = _where_it_runs(forward, point)
+        run_backward, other_reason = _where_it_runs(backward, None)
+        reason = reason or other_reason
+        return run, run_backward, "onnxruntime" if reason is None else "onnx.reference", reason
     if isinstance(asked, str):
         if asked not in _EVALUATORS:
             raise BlockBuildError(f"there is no evaluator {asked!r}." + did_you_mean(asked, _EVALUATORS))

@@ -29,6 +29,7 @@ from .describe import (
     generation_fingerprint,
     require_old_runtime,
 )
+from .garbage import without_collector
 from .manifest import Manifest, Runtime
 from .optimizer import Form, OptimType, build_optimizer
 from .summary import Artifacts
@@ -43,6 +44,7 @@ from .write import (
 )
 
 
+@without_collector()
 def generate_artifacts(
     model: ModelProto | str | os.PathLike[str],
     requires_grad: Sequence[str] | None = None,

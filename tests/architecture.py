@@ -24,7 +24,7 @@ LAYERS = (
     ("onnxblock.training", "artifacts.api"),
     ("onnxblock.fused_step",),
     ("artifacts.describe", "artifacts.summary"),
-    ("artifacts.train", "artifacts.optimizer", "artifacts.write"),
+    ("artifacts.train", "artifacts.optimizer", "artifacts.write", "artifacts.garbage"),
     ("artifacts.generate",),
     ("artifacts.cli", "artifacts.__main__"),
 )

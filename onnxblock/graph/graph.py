@@ -73,7 +73,6 @@ class Graph:
         self.opset = opset_of(model)
         if not self.opset:
             raise InvalidModelError("the model imports no version of the default operator set ai.onnx.")
-        self.op = Operators(self)
         self._names = index.names
         self._types = index.types
         self._tensor_types = index.tensor_types
@@ -87,6 +86,14 @@ class Graph:
         self._late: set[str] = set()
         """Values whose types were found after the inference of the whole model: what reads them is inferred again."""
         self.sync()
+
+    @property
+    def op(self) -> Operators:
+        """The operators of the opset, each as a method that adds a node.
+
+        Made for each use: were it kept, graphs would wait for Python's collector of cycles to be freed.
+        """
+        return Operators(self)
 
     # -- looking things up
 

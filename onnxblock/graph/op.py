@@ -38,7 +38,6 @@ class Operators(Signatures):
             return values[0] if outputs == 1 else values
 
         add.__name__ = op_type
-        self.__dict__[op_type] = add
         return add
 
     def __dir__(self) -> list[str]:

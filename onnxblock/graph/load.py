@@ -34,7 +34,7 @@ def load(model: ModelProto | str | os.PathLike[str], *, lift_constants: bool = T
         model: a model, or the path of an ``.onnx`` file.  External data lies beside the file; that of a
             ``ModelProto``, in the current folder.
         lift_constants: whether ``Constant`` nodes with large tensors, and the weights of bodies and functions, become
-            initializers of the main graph.
+            initializers of the main graph; with small tensors too where the main graph has no float initializers.
 
     Raises:
         InvalidModelError: the file is missing, empty, truncated or something else than a model; there is no graph or

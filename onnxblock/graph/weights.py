@@ -29,7 +29,7 @@ from .storage import (
     tensor_nbytes,
     wrong_size,
 )
-from .types import onnx_dtype
+from .types import FLOATS, onnx_dtype
 from .wire import copy_fields
 
 # Checkers of onnx pass over a location that starts like this; no file can be meant.
@@ -185,7 +185,8 @@ def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) ->
 
     Large is more than 1 KiB, and more than 64 KiB for int32 and int64, which are mostly shapes and indices that
     inference wants to see.  A ``Constant`` node of the main graph with a large tensor becomes an initializer called
-    like its output.  Initializers and constants of bodies and functions keep their data.  ``model`` is not modified
+    like its output; where the model has no float initializers, as some exporters write it, every float one with an
+    axis does.  Initializers and constants of bodies and functions keep their data.  ``model`` is not modified
     and, apart from those, no large weight is copied.
 
     Args:
@@ -207,11 +208,16 @@ def detach_with(model: ModelProto, files: ExternalFiles, lift_constants: bool = 
     copy_fields(model.graph, light.graph, lambda field: field.name not in {"node", "initializer"})
     _refuse_duplicates(model.graph)
     _refuse_wrong_sizes(model)
+    only_constants = not any(tensor.data_type in FLOATS for tensor in model.graph.initializer)
     for tensor in model.graph.initializer:
         _detach_tensor(tensor, tensor.name, light.graph, weights, files)
     for node in model.graph.node:
         constant = constant_tensor(node)
-        if lift_constants and constant is not None and is_large(constant):
+        if (
+            lift_constants
+            and constant is not None
+            and (is_large(constant) or (only_constants and _may_train(constant)))
+        ):
             _detach_tensor(constant, node.output[0], light.graph, weights, files)
         else:
             light.graph.node.add().CopyFrom(node)
@@ -228,6 +234,11 @@ def is_large(tensor: TensorProto) -> bool:
         return False
     integers = tensor.data_type in {TensorProto.INT32, TensorProto.INT64}
     return tensor_nbytes(tensor) > (_LARGE_INTEGERS_NBYTES if integers else _LARGE_NBYTES)
+
+
+def _may_train(constant: TensorProto) -> bool:
+    """Whether a constant of a model that has no other floats may be a weight: single numbers are settings."""
+    return constant.data_type in FLOATS and len(constant.dims) > 0
 
 
 def constant_tensor(node: NodeProto) -> TensorProto | None:
@@ -264,6 +275,7 @@ def _detach_tensor(tensor: TensorProto, name: str, graph: GraphProto, weights: W
     elif not is_large(tensor):
         made = graph.initializer.add()
         made.CopyFrom(tensor)
+        made.name = name
         if made.data_location == TensorProto.EXTERNAL:
             _read_external(made, files)
     elif tensor.data_location == TensorProto.EXTERNAL:

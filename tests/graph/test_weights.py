@@ -83,7 +83,7 @@ def test_small_weights_and_shapes_stay_inside() -> None:
 
 def test_a_large_constant_node_becomes_an_initializer(weight: np.ndarray) -> None:
     constant = helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(weight, "ignored"))
-    small = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.ones(1, np.float32)))
+    small = helper.make_node("Constant", [], ["one"], value=numpy_helper.from_array(np.ones((), np.float32)))
     product = helper.make_node("MatMul", ["x", "w"], ["xw"])
     light, weights = detach(model_of([constant, small, product, helper.make_node("Mul", ["xw", "one"], ["y"])], []))
     assert [n.op_type for n in light.graph.node] == ["Constant", "MatMul", "Mul"]

@@ -148,12 +148,13 @@ def test_an_integer_parameter_is_named_with_its_type(tmp_path):
         generate(model, tmp_path, requires_grad=["W", "shape"])
 
 
+@pytest.mark.parametrize("asked", [["W"], None])
 @pytest.mark.parametrize("width", [2, 80])
-def test_a_weight_in_a_constant_node_is_trained(tmp_path, width):
+def test_a_weight_in_a_constant_node_is_trained(tmp_path, width, asked):
     weight = normal(5, width)
     constant = NODE("Constant", [], ["W"], value=onnx.numpy_helper.from_array(weight))
     model = make_model([constant, NODE("MatMul", ["x", "W"], ["y"])], {"x": [3, 5]}, {})
-    training = train(model, tmp_path, requires_grad=["W"])
+    training = train(model, tmp_path, requires_grad=asked)
     x, target = normal(3, 5), normal(3, width, seed=1)
     np.testing.assert_array_equal(training.state.parameters["W"].data, weight)
     training.accumulate(x, target)
@@ -166,6 +167,25 @@ def test_a_weight_in_a_constant_node_is_trained(tmp_path, width):
     values = {t.name: t for t in exported.graph.initializer}
     values.update((n.output[0], n.attribute[0].t) for n in exported.graph.node if n.op_type == "Constant")
     np.testing.assert_array_equal(onnx.numpy_helper.to_array(values["W"]), trained)
+
+
+@pytest.mark.parametrize(
+    ("initializers", "trained"),
+    [("", ["W", "b"]), ("<float[4] s = {1, 2, 3, 4}>", ["s"]), ("<int64[1] axes = {1}>", ["W", "b"])],
+)
+def test_small_constants_are_weights_where_the_model_has_no_others(tmp_path, initializers, trained):
+    scale = "s" if "s" in trained else "one"
+    model = onnx.parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 17]>
+        g (float[n, 2] x) => (float[n, 4] y) {initializers} {{
+            W = Constant <value: tensor = float[2, 4] {{1, 2, 3, 4, 5, 6, 7, 8}}> ()
+            b = Constant <value: tensor = float[4] {{1, 2, 3, 4}}> ()
+            one = Constant <value: tensor = float {{1}}> ()
+            h = MatMul(x, W)  scaled = Mul(h, {scale})  y = Add(scaled, b)
+        }}
+    """)
+    assert [p.name for p in generate(model, tmp_path).trainable] == trained
+    assert [p.name for p in onnxblock.inspect(model).trainable] == trained
 
 
 @pytest.mark.parametrize("trained", [["x"], ["x", "W"]])

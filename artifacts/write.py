@@ -25,7 +25,7 @@ _FILES = (
     names.CHECKPOINT_FILE,
 )
 _WRITTEN = (*_FILES, *(name + DATA_SUFFIX for name in (names.TRAINING_MODEL_FILE, names.CHECKPOINT_FILE)))
-_OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY)
+_OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY, names.CONSTANTS_KEY)
 
 
 def folder_for(folder: AnyPath | None, prefix: str) -> Path:

@@ -15,6 +15,7 @@ from .errors import BlockBuildError, NoGraphError, UnknownNameError, did_you_mea
 from .graph.check import check
 from .graph.context import current_graph
 from .graph.graph import Graph
+from .graph.origins import note_constants
 from .graph.value import Value
 
 
@@ -93,12 +94,14 @@ class ForwardBlock(Block):
         return output
 
     def to_model_proto(self) -> ModelProto:
-        """The model that was built, checked, with its weights inside."""
+        """The model that was built, checked, with its weights inside, and a note of what are constants of blocks."""
         graph: Graph | None = getattr(self, "_built", None)
         if graph is None:
             raise NoGraphError(f"{type(self).__name__} has not been called, so there is no model yet.")
         check(graph.model)
-        return graph.to_model_proto()
+        model = graph.to_model_proto()
+        note_constants(model, graph.index.written)
+        return model
 
 
 def require_block(what: str, given: object, kind: type[Enum]) -> None:

@@ -39,6 +39,7 @@ MANIFEST_KEY = "onnxblock.manifest"
 MANIFEST_VERSION = 1
 FORWARD_MODEL_KEY = "onnxblock.forward_model"
 INITIAL_STATES_KEY = "onnxblock.initial_states"
+CONSTANTS_KEY = "onnxblock.constants"
 OPTIMIZER_KEY = "onnxblock.optimizer"
 OWN_DOMAIN = "onnxblock"
 

@@ -15,7 +15,7 @@ from .errors import ParameterError, did_you_mean
 from .graph.decomposition import MICROSOFT
 from .graph.dependencies import reads
 from .graph.graph import Graph
-from .graph.origins import Origin, origins
+from .graph.origins import Origin, noted_constants, origins
 from .graph.types import FLOATS, dtype_name
 from .modes import running_statistics
 
@@ -65,8 +65,8 @@ class ParameterChoice:
 
     ``trainable`` and ``frozen`` are in initializer order; both become inputs and are kept in the checkpoint.
     ``statistics`` are the running means and variances among ``frozen`` that training moves.  ``inputs`` are graph
-    inputs whose gradient is asked for.  ``untouched`` are stubs (name, type, shape) of the other float weights, which
-    stay in the models as they are.  ``reasons`` says for every float weight that is not trained, and for what was left
+    inputs whose gradient is asked for.  ``untouched`` are stubs (name, type, shape) of the other float weights of the
+    model, which stay as they are.  ``reasons`` says for every float weight that is not trained, and for what was left
     out of a request, why.
     """
 
@@ -117,8 +117,8 @@ def choose_parameters(
     """Decide what is trained.
 
     Without ``requires_grad``, every float weight on a differentiable path to ``loss`` is, except running statistics,
-    settings of operators, and what the exporter noted as a buffer or a constant; where it noted nothing, rank-0
-    constants, and buffers known by name.  ``moving_statistics`` are those that training updates.
+    settings of operators, constants of blocks, and what the exporter noted as a buffer or a constant; where it noted
+    nothing, rank-0 constants, and buffers known by name.  ``moving_statistics`` are those that training updates.
 
     Raises:
         ParameterError: lists every unknown name, every name both trainable and frozen, integer weights, running
@@ -130,7 +130,9 @@ def choose_parameters(
     statistics = running_statistics(graph.model)
     _lift_constants(graph, [*(asked or []), *kept], weights)
     inputs = {v.name: v.type.tensor_type.elem_type for v in graph.model.graph.input if v.name not in weights}
-    blanket = asked is not None and {n for n, t in weights.items() if t in FLOATS} <= {*asked, *kept}
+    added = graph.index.written
+    own = {name for name, dtype in weights.items() if dtype in FLOATS} - added - noted_constants(graph.model)
+    blanket = asked is not None and own <= {*asked, *kept}
     _refuse(asked or [], kept, weights, inputs, statistics, blanket)
     reasons: dict[str, str] = {}
     if asked is None:
@@ -150,7 +152,7 @@ def choose_parameters(
     if not chosen and not gradient_inputs:
         raise ParameterError(*_nothing_to_train(weights, reasons))
     moved = [name for name in weights if name in moving_statistics]
-    left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved}
+    left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved} - added
     return ParameterChoice(
         trainable=tuple(name for name in weights if name in chosen),
         frozen=tuple(name for name in weights if name in kept or name in moved),
@@ -219,6 +221,7 @@ def trainable_by_default(
     statistics = set(running_statistics(graph.model))
     on_path = _differentiable_values(graph, outputs)
     noted = origins(graph.model.graph)
+    constants = graph.index.written | noted_constants(graph.model)
     chosen: set[str] = set()
     reasons: dict[str, str] = {}
     for tensor in graph.model.graph.initializer:
@@ -231,6 +234,8 @@ def trainable_by_default(
             reasons[name] = "a running statistic of BatchNormalization"
         elif name not in on_path:
             reasons[name] = "on no differentiable path to the loss"
+        elif name in constants:
+            reasons[name] = "a constant that a block wrote; name it in requires_grad to train it"
         elif name in noted:
             if noted[name] is Origin.PARAMETER:
                 chosen.add(name)

@@ -179,6 +179,7 @@ class Graph:
         if key is not None and key in self._interned:
             return Value(self._interned[key], self)
         name = self._names.unique("constant", scoped=False)
+        self.index.written.add(name)
         self.proto.initializer.append(numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         self.sync()
         if key is not None:
@@ -188,6 +189,7 @@ class Graph:
     def literal(self, content: Literal) -> Value:
         """A number that takes the element type of the first typed operand it meets (float32 until then)."""
         name = self._names.unique("literal", scoped=False)
+        self.index.written.add(name)
         array = np.asarray(content)
         array = array.astype(np.bool_ if array.dtype.kind == "b" else np.float32)
         self.proto.initializer.append(numpy_helper.from_array(array, name))

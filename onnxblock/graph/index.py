@@ -31,6 +31,8 @@ class Index:
     producers: MutableMapping[str, NodeProto] = field(default_factory=dict)
     literals: dict[str, Literal] = field(default_factory=dict)
     interned: dict[tuple[int, tuple[int, ...], bytes], str] = field(default_factory=dict)
+    written: set[str] = field(default_factory=set)
+    """The initializers that are numbers in the code of blocks, not weights."""
 
     def inner(self) -> Index:
         """The index of a body of this graph."""
@@ -42,4 +44,5 @@ class Index:
             producers=ChainMap({}, self.producers),
             literals=self.literals,
             interned=self.interned,
+            written=self.written,
         )

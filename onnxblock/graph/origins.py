@@ -1,16 +1,22 @@
-"""What a weight was in the PyTorch module, as far as the exporter wrote it down.
+"""What an initializer was where the model was written, as far as that is noted in it.
 
 ``torch.onnx.export(dynamo=True)`` notes beside each tensor whether it was a parameter, a buffer or a tensor in the
-code, and, for one that it computed itself, of which tensors.  Other exporters and frameworks write nothing of the kind.
+code of the PyTorch module, and, for one that it computed itself, of which tensors.  Models that were built of blocks
+say which initializers are constants of the blocks.  Other exporters and frameworks write nothing of the kind.
 """
 
 from __future__ import annotations
 
 import ast
+import json
 import re
+from collections.abc import Collection
 from enum import Enum
 
-from onnx import GraphProto
+from onnx import GraphProto, ModelProto
+
+from ..names import CONSTANTS_KEY
+from .types import FLOATS
 
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 _SOURCES = "pkg.onnxscript.optimizer.folded_from"
@@ -63,3 +69,24 @@ def _names(text: str) -> list[str] | None:
     except (SyntaxError, ValueError):
         return None
     return [str(name) for name in spelled] if isinstance(spelled, list) else None
+
+
+def noted_constants(model: ModelProto) -> set[str]:
+    """The initializers that :func:`note_constants` noted; nothing where the note is damaged."""
+    text = next((entry.value for entry in model.metadata_props if entry.key == CONSTANTS_KEY), "[]")
+    try:
+        noted = json.loads(text)
+    except ValueError:
+        return set()
+    return {name for name in noted if isinstance(name, str)} if isinstance(noted, list) else set()
+
+
+def note_constants(model: ModelProto, constants: Collection[str]) -> None:
+    """Note in the metadata of ``model`` which of its float initializers are constants in the code of blocks."""
+    known = {*constants, *noted_constants(model)}
+    names = [t.name for t in model.graph.initializer if t.name in known and t.data_type in FLOATS]
+    others = [entry for entry in model.metadata_props if entry.key != CONSTANTS_KEY]
+    del model.metadata_props[:]
+    model.metadata_props.extend(others)
+    if names:
+        model.metadata_props.add(key=CONSTANTS_KEY, value=json.dumps(names))

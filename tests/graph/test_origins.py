@@ -10,7 +10,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxblock
-from onnxblock.graph.origins import Origin, origins
+from onnxblock.graph.origins import Origin, note_constants, noted_constants, origins
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 SOURCES = "pkg.onnxscript.optimizer.folded_from"
@@ -63,6 +63,26 @@ def test_without_the_list_of_parameters_nothing_is_said_of_what_was_computed() -
 
 def test_unknown_kinds_are_not_noted() -> None:
     assert origins(noted({"w": {KIND: "CUSTOM_OBJ"}})) == {}
+
+
+def test_constants_are_noted_beside_earlier_ones() -> None:
+    made = parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 18]>
+        g (float[2] x) => (float[2] y) <float[2] a = {1, 2}, float[2] b = {1, 2}, int64[1] i = {0}> {
+            h = Add(x, a)  y = Add(h, b)
+        }"""
+    )
+    assert noted_constants(made) == set()
+    note_constants(made, [])
+    assert not made.metadata_props
+    note_constants(made, ["a", "i", "gone"])
+    assert noted_constants(made) == {"a"}
+    note_constants(made, {"b"})
+    assert noted_constants(made) == {"a", "b"}
+    assert len(made.metadata_props) == 1
+    for damage in ("[", "3", '{"a": 1}', "[1, null]"):
+        made.metadata_props[0].value = damage
+        assert noted_constants(made) == set()
 
 
 def model() -> onnx.ModelProto:

@@ -100,12 +100,19 @@ def refusal(error: Exception) -> str:
     return text.partition("\n")[0]
 
 
+def listed(problems: Iterable[str]) -> str:
+    """The problems in one sentence."""
+    text = "; ".join(problems)
+    return text if text.endswith("?") else f"{text}."
+
+
 def did_you_mean(name: object, known: Iterable[str], count: int = 3) -> str:
     """`` Did you mean 'a' or 'b'?`` for the nearest known spellings, or an empty string."""
     if not isinstance(name, str):
         return ""
     unique = dict.fromkeys(known)
-    near = difflib.get_close_matches(name, unique, count, cutoff=0.5)
+    near = [k for k in unique if k.lower() == name.lower()]
+    near += [k for k in difflib.get_close_matches(name, unique, count, cutoff=0.5) if k not in near]
     # the same weight is often known under a longer path, like model.layer.weight
     near += [k for k in unique if _last_parts_are(name, k) and k not in near]
     near = near[:count]

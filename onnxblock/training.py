@@ -159,7 +159,8 @@ def scalar_loss(graph: Graph, loss: Value) -> Value:
     if loss.shape is not None and any(isinstance(d, int) and d != 1 for d in loss.shape):
         raise BlockBuildError(
             f"the loss {str(loss)!r} has shape {shape_text(loss.shape)}; it must be one number.",
-            "Reduce it: loss.mean() or loss.sum(), or reduction='mean' in the loss block.",
+            "Reduce it: loss.mean() or loss.sum(), or reduction='mean' in the loss block. "
+            "Without a loss, the first output of the model is taken for it.",
         )
     scalar: Value = graph.op.Reshape(loss, np.array([], np.int64))
     return scalar

@@ -68,6 +68,7 @@ def everything(training: Training) -> list[Any]:
         ((IMAGES, LABELS.astype(np.float32)), ["'labels' is int64[n], the array given is float32[6]"]),
         ((IMAGES, np.eye(10, dtype=np.int64)[LABELS]), ["'labels' is int64[n], what was given has shape [6, 10]"]),
         ((IMAGES, None), ["'labels' cannot be made of what was given"]),
+        ((None, LABELS), ["'x' cannot be made of what was given: None"]),
         (({"x": IMAGES}, LABELS), ["'x' cannot be made of what was given"]),
         (([[1.0], [1.0, 2.0]], LABELS), ["'x' cannot be made of what was given"]),
         (("x", "labels"), ["'x' cannot", "'labels' cannot"]),

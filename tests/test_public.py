@@ -132,6 +132,21 @@ def test_modules_import_first_and_alone(module):
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
+@pytest.mark.parametrize(
+    ("module", "name", "near"),
+    [
+        (onnxblock, "gradient_", "gradient"),
+        (artifacts, "generate_artifact", "generate_artifacts"),
+        (api, "Modul", "Module"),
+    ],
+)
+def test_a_name_that_is_not_there_lets_python_say_the_nearest(module, name, near):
+    with pytest.raises(AttributeError, match=f"no attribute '{name}'") as raised:
+        getattr(module, name)
+    assert (raised.value.name, raised.value.obj) == (name, module)
+    assert near in dir(module)
+
+
 def test_blocks_may_pass_on_what_the_original_took():
     class Named(onnxblock.Block):
         def __init__(self):

@@ -38,6 +38,8 @@ class UserInput:
         Arrays must have the dtype of the input, or be of smaller integers where it takes int64, as labels often are;
         lists and numbers take it.
         """
+        if value is None:
+            return f"{self.name!r} cannot be made of what was given: None"
         if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
             array = np.asarray(value, order="C")
         else:

@@ -10,7 +10,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from onnxblock.errors import ArgumentError
+from onnxblock.errors import ArgumentError, listed
 
 from .optimizer import Optimizer
 from .state import require
@@ -159,7 +159,7 @@ def check(
     found += [f"{k}={x!r} is not positive" for k, x in (positive or {}).items() if not (_is_not_negative(x) and x != 0)]
     found += problems
     if found:
-        raise ArgumentError(f"{type(scheduler).__name__}: {'; '.join(found)}.")
+        raise ArgumentError(f"{type(scheduler).__name__}: {listed(found)}")
 
 
 def is_whole(count: object) -> TypeGuard[int]:

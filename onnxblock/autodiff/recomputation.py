@@ -71,9 +71,10 @@ def recompute_forward(
     ``trace`` comes from the sweep that built them.  ``sizes`` says how large symbolic dimensions are, for the choice.
     Returns None when nothing is asked for, or nothing can be computed again.
 
-    Raises :class:`ArgumentError` for a budget that cannot be reached or reckoned, and :class:`UnknownNameError` for
-    paths that no node has.
+    Raises :class:`ArgumentError` for unknown dimensions and a budget that cannot be reached or reckoned, and
+    :class:`UnknownNameError` for paths that no node has.
     """
+    _require_symbols(graph, sizes or {})
     if recompute is None or recompute is False:
         return None
     retention = Retention(graph, trace, _types(graph, sizes or {}))
@@ -96,14 +97,6 @@ def recompute_forward(
 
 def _types(graph: Graph, sizes: Mapping[str, int]) -> Callable[[str], TensorType | None]:
     """The types of values as they are known when symbolic dimensions of the inputs have these sizes."""
-    symbols = _symbols(graph)
-    unknown = [name for name in sizes if name not in symbols]
-    if unknown:
-        raise ArgumentError(
-            "dimension_sizes names what is no dimension of an input: "
-            + ", ".join(f"{name!r}{did_you_mean(name, symbols)}" for name in unknown),
-            f"The dimensions of the inputs are {', '.join(map(repr, symbols)) or 'all numbers'}.",
-        )
     if not sizes:
         return graph.tensor_type
     model = ModelProto()
@@ -114,6 +107,17 @@ def _types(graph: Graph, sizes: Mapping[str, int]) -> Callable[[str], TensorType
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
     return Graph(model).tensor_type
+
+
+def _require_symbols(graph: Graph, sizes: Mapping[str, int]) -> None:
+    symbols = _symbols(graph) if sizes else []
+    unknown = [name for name in sizes if name not in symbols]
+    if unknown:
+        raise ArgumentError(
+            "dimension_sizes names what is no dimension of an input: "
+            + ", ".join(f"{name!r}.{did_you_mean(name, symbols)}" for name in unknown),
+            f"The dimensions of the inputs are {', '.join(map(repr, symbols)) or 'all numbers'}.",
+        )
 
 
 def _symbols(graph: Graph) -> list[str]:

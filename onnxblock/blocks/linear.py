@@ -35,8 +35,9 @@ class Linear(Block):
         *,
         seed: int | None = None,
     ) -> None:
-        if in_features < 1 or out_features < 1:
-            raise BlockBuildError(f"Linear({in_features}, {out_features}): both sizes are at least 1.")
+        sizes: tuple[object, object] = (in_features, out_features)
+        if not all(isinstance(size, (int, np.integer)) and size >= 1 for size in sizes):
+            raise BlockBuildError(f"Linear{sizes}: both sizes are whole numbers, at least 1.")
         self._shape = (in_features, out_features)
         self._has_bias = bias
         self._alpha, self._beta = alpha, beta

@@ -10,7 +10,7 @@ import onnx
 from onnx import defs, helper
 from onnx.defs import OpSchema
 
-from ..errors import ArgumentError, BlockBuildError, UnknownNameError, did_you_mean
+from ..errors import ArgumentError, BlockBuildError, UnknownNameError, did_you_mean, listed
 
 NEWEST_OPSET = defs.onnx_opset_version()
 
@@ -109,7 +109,7 @@ def arrange(schema: OpSchema, inputs: Sequence[Any], named: Mapping[str, Any]) -
             problems.append(f"attribute {name!r} is missing")
     if problems:
         raise BlockBuildError(
-            f"{schema.name} (opset {schema.since_version}): {'; '.join(problems)}.", f"It is {signature(schema)}."
+            f"{schema.name} (opset {schema.since_version}): {listed(problems)}", f"It is {signature(schema)}."
         )
     return ordered, attributes
 

@@ -89,4 +89,10 @@ def weights_like(weights: Weights, value: Value) -> Value | None:
     """``weights`` as a constant in the element type of ``value``."""
     if weights is None:
         return None
-    return value.graph.constant(np.asarray(weights, np.float64), float_dtype(value))
+    try:
+        array = np.asarray(weights, np.float64)
+    except (TypeError, ValueError):
+        raise BlockBuildError(
+            f"the weights of a loss are {weights!r}, where numbers are expected.", "Give an array, or None for none."
+        ) from None
+    return value.graph.constant(array, float_dtype(value))

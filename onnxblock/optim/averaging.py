@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from ..graph.types import Shape
 from ..graph.value import Value
-from .optimizer import Optimizer, Part
+from .optimizer import Optimizer, Part, require_optimizer
 from .parameters import Parameter
 from .pieces import average, check_settings
 from .state import State
@@ -21,6 +21,7 @@ class ExponentialMovingAverage(Optimizer):
     """
 
     def __init__(self, optimizer: Optimizer, decay: float = 0.999) -> None:
+        require_optimizer("ExponentialMovingAverage", optimizer)
         super().__init__(optimizer.clip_grad, optimizer=optimizer, decay=decay)
         check_settings("ExponentialMovingAverage", fractions={"decay": decay})
         self._optimizer, self._decay = optimizer, decay

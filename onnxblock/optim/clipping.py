@@ -12,6 +12,7 @@ from ..blocks.reduction import ReduceAllL2
 from ..errors import BlockBuildError
 from ..graph.arithmetic import with_shape_of
 from ..graph.value import Value
+from .pieces import is_number
 from .sequences import TENSORS, call, for_each, map_sequences, require_sequences
 
 _EPSILON = 1e-6
@@ -24,8 +25,8 @@ class ClipGradNorm(Block):
     """
 
     def __init__(self, max_norm: float) -> None:
-        if not max_norm > 0:
-            raise BlockBuildError(f"ClipGradNorm: max_norm={max_norm!r} is not positive.")
+        if not is_number(max_norm) or not max_norm > 0:
+            raise BlockBuildError(f"ClipGradNorm: max_norm={max_norm!r} is not a positive number.")
         self._max_norm = float(max_norm)
 
     def __repr__(self) -> str:

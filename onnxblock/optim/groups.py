@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 from ..errors import BlockBuildError, ParameterError, did_you_mean
 from ..graph.types import Shape
 from ..graph.value import Value
-from .optimizer import Optimizer, Part
+from .optimizer import Optimizer, Part, require_optimizer
 from .parameters import Parameter, Parameters, trainable
 from .state import State
 from .step import Step, Update
@@ -92,7 +92,7 @@ class ParameterGroups(Optimizer):
     """
 
     def __init__(self, optimizer: Optimizer, *groups: Group) -> None:
-        super().__init__(optimizer.clip_grad)
+        super().__init__(require_optimizer(type(self).__name__, optimizer).clip_grad)
         self._optimizer, self._groups = optimizer, groups
         self._names = [getattr(g, "name", None) or f"group{k}" for k, g in enumerate(groups, 1)]
         problems = list(self._problems())

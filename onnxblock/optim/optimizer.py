@@ -67,6 +67,14 @@ class Optimizer(ForwardBlock):
 
         ``settings`` are the other arguments of the constructor, for groups of parameters and for showing.
         """
+        given: object = clip_grad
+        if given is not None and (isinstance(given, type) or not callable(given)):
+            shown = given.__name__ if isinstance(given, type) else repr(given)
+            raise BlockBuildError(
+                f"{type(self).__name__}: clip_grad is {shown}, where a block is expected.",
+                "Write clip_grad=onnxblock.optim.ClipGradNorm(1.0). The learning rate is no setting here: "
+                "artifacts.api.Optimizer.set_learning_rate.",
+            )
         self.clip_grad = clip_grad
         self.settings = settings
 
@@ -192,6 +200,16 @@ class Optimizer(ForwardBlock):
         about = {"description": repr(self), "memory": memory, "learning_rate_scales": scales}
         about |= {"slices": cut} if cut else {}
         _add_metadata(self.base, names.OPTIMIZER_KEY, about)
+
+
+def require_optimizer(wrapper: str, given: object) -> Optimizer:
+    """``given``, which ``wrapper`` wraps, if it is an optimizer; raises :class:`BlockBuildError` if not."""
+    if isinstance(given, Optimizer):
+        return given
+    shown = f"the class {given.__name__}" if isinstance(given, type) else repr(given)
+    raise BlockBuildError(
+        f"{wrapper} begins with an optimizer block, not {shown}.", f"optim.{wrapper}(optim.AdamW(), ...)"
+    )
 
 
 def _memory_in_words(parts: Mapping[Parameter, Part]) -> str:

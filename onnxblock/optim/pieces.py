@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 
-from ..errors import BlockBuildError
+from ..errors import BlockBuildError, listed
 from ..graph.value import Value
 from .step import Step
 
@@ -29,6 +30,11 @@ def decayed(gradient: Value, parameter: Value, rate: float) -> Value:
     return gradient + parameter * rate if rate else gradient
 
 
+def is_number(given: object) -> bool:
+    """Whether ``given`` is a real number, of Python or of NumPy."""
+    return isinstance(given, Real)
+
+
 def check_settings(
     optimizer: str,
     *,
@@ -36,21 +42,29 @@ def check_settings(
     not_negative: Mapping[str, float] | None = None,
     problems: Sequence[str] = (),
 ) -> None:
-    """Raise :class:`BlockBuildError` that lists every setting outside of [0, 1) or below 0, and ``problems``."""
-    found = [f"{name} = {x!r} is not in [0, 1)" for name, x in (fractions or {}).items() if not 0 <= x < 1]
-    found += [f"{name} = {x!r} is negative" for name, x in (not_negative or {}).items() if not x >= 0]
+    """Raise :class:`BlockBuildError` that lists what is no number, outside of [0, 1) or below 0, and ``problems``."""
+    fractions, not_negative = fractions or {}, not_negative or {}
+    given: dict[str, object] = {**fractions, **not_negative}
+    others = {name for name, x in given.items() if not is_number(x)}
+    found = [f"{name} = {given[name]!r} is not a number" for name in given if name in others]
+    found += [
+        f"{name} = {x!r} is not in [0, 1)" for name, x in fractions.items() if name not in others and not 0 <= x < 1
+    ]
+    found += [f"{name} = {x!r} is negative" for name, x in not_negative.items() if name not in others and not x >= 0]
     found += problems
     if found:
-        raise BlockBuildError(f"{optimizer}: {'; '.join(found)}.")
+        raise BlockBuildError(f"{optimizer}: {listed(found)}")
 
 
 def check_adam(
     optimizer: str, betas: tuple[float, float], eps: float, decay: float, problems: Sequence[str] = ()
 ) -> None:
     """:func:`check_settings` for what the family of Adam has in common."""
+    given: object = betas
+    is_pair = isinstance(given, (tuple, list)) and len(given) == 2
     check_settings(
         optimizer,
-        fractions={"beta1": betas[0], "beta2": betas[1]},
+        fractions={"beta1": betas[0], "beta2": betas[1]} if is_pair else {},
         not_negative={"eps": eps, "weight_decay": decay},
-        problems=problems,
+        problems=[*problems, *([] if is_pair else [f"betas = {given!r} is not a pair of numbers"])],
     )

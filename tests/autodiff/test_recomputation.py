@@ -428,8 +428,9 @@ def test_sizes_of_dimensions_settle_a_budget(tmp_path: Path) -> None:
     assert 0.5 < few.kept / (1900 * BYTES) <= 1
     assert 0.5 < more.kept / (19000 * BYTES) <= 1
     assert few.segments == more.segments
-    with pytest.raises(ArgumentError, match=r"'row'.*Did you mean 'rows'"):
-        generate(layered("rows"), tmp_path, recompute=1900 * BYTES, dimension_sizes={"row": ROWS})
+    for recompute in (1900 * BYTES, True, None):
+        with pytest.raises(ArgumentError, match=r"'row'\. Did you mean 'rows'"):
+            generate(layered("rows"), tmp_path, recompute=recompute, dimension_sizes={"row": ROWS})
 
 
 def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:

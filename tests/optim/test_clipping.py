@@ -65,5 +65,5 @@ def test_a_block_of_ones_own_that_takes_a_sequence():
 
 @pytest.mark.parametrize("max_norm", [0, -1.0, float("nan")])
 def test_limits_are_positive(max_norm):
-    with pytest.raises(BlockBuildError, match="not positive"):
+    with pytest.raises(BlockBuildError, match="not a positive number"):
         optim.ClipGradNorm(max_norm)

@@ -32,17 +32,28 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure, and print tables (the default)")
     run.add_argument("parts", nargs="*", choices=[*PARTS, []], metavar="PART", help=f"of {', '.join(PARTS)}")
-    run.add_argument("--engines", nargs="+", choices=ENGINES, default=list(ENGINES))
-    run.add_argument("--rounds", type=int, default=15)
+    run.add_argument(
+        "--engines",
+        nargs="+",
+        choices=ENGINES,
+        default=list(ENGINES),
+        metavar="ENGINE",
+        help=f"of {', '.join(ENGINES)}",
+    )
+    run.add_argument("--rounds", type=int, default=15, help="how often each engine is measured (default 15)")
     profile = commands.add_parser("profile", help="the costliest operators of a training step of onnxblock")
     profile.add_argument("workload", choices=[name for name, one in WORKLOADS.items() if not one.only_optimizer])
     profile.add_argument("--count", type=int, default=10, help="how many to name")
     for command in (run, profile):
-        command.add_argument("--size", choices=SIZES, default="full")
-        command.add_argument("--threads", type=int, default=2)
+        command.add_argument(
+            "--size", choices=SIZES, default="full", help="tiny only shows that all runs (default full)"
+        )
+        command.add_argument("--threads", type=int, default=2, help="of each engine (default 2)")
     report = commands.add_parser("report", help="print the tables of what was measured before, and draw the picture")
     for command in (run, profile, report):
-        command.add_argument("--output", type=Path, default=ROOT / "out" / "benchmarks")
+        command.add_argument(
+            "--output", type=Path, default=ROOT / "out" / "benchmarks", help="folder (default out/benchmarks)"
+        )
     return parser
 
 

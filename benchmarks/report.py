@@ -25,7 +25,9 @@ def tables(results: Results, console: Console) -> None:
             console.print(_engines(part))
     if "generation" in results:
         console.print(_figures(results["generation"]["details"]))
-    console.print(_bars(results))
+    bars = _bars(results)
+    if bars.row_count:
+        console.print(bars)
 
 
 def _engines(part: dict[str, Any]) -> Table:

@@ -158,9 +158,13 @@ def train(folder: Path, epochs: int, console: Console) -> float:
 def main() -> int:
     """Read the command line and train; fails when the accuracy is not reached."""
     parser = argparse.ArgumentParser(description="Train on handwritten digits with onnxruntime.")
-    parser.add_argument("--epochs", type=int, default=30)
-    parser.add_argument("--out", type=Path, default=Path("out"), metavar="FOLDER")
+    parser.add_argument("--epochs", type=int, default=30, help="how often to go through the training set (default 30)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("out"), metavar="FOLDER", help="where all files go (default out)"
+    )
     arguments = parser.parse_args()
+    if arguments.epochs < 1:
+        parser.error("--epochs must be at least 1")
     arguments.out.mkdir(parents=True, exist_ok=True)
     console = Console(highlight=False, soft_wrap=True)
     reached = train(arguments.out, arguments.epochs, console)

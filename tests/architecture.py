@@ -26,7 +26,6 @@ LAYERS = (
     ("artifacts.describe", "artifacts.summary"),
     ("artifacts.train", "artifacts.optimizer", "artifacts.write", "artifacts.garbage"),
     ("artifacts.generate",),
-    ("artifacts.cli", "artifacts.__main__"),
 )
 # Inside a function, and only these: the registry loads the rules, which register themselves, when it is first asked.
 DELIBERATELY_UP = (("onnxblock.autodiff.registry", "onnxblock.autodiff.rules"),)

@@ -16,6 +16,19 @@ def test_every_example_is_run():
     assert {path.name for path in (ROOT / "examples").glob("*.py")} == {"digits.py"}
 
 
+def test_digits_of_no_epoch(tmp_path):
+    ran = subprocess.run(
+        [sys.executable, ROOT / "examples" / "digits.py", "--epochs", "0", "--out", tmp_path / "out"],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 2
+    assert "--epochs must be at least 1" in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
 def test_digits(tmp_path):
     """The demo reaches its accuracy, exports a model, draws a picture and writes nowhere else."""
     out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"

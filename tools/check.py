@@ -31,6 +31,9 @@ def commands(pytest_arguments: list[str]) -> dict[str, list[str]]:
 
 def main() -> int:
     """Run the checks in order; returns 1 if any failed."""
+    if {"-h", "--help"} & {*sys.argv[1:]}:
+        print(__doc__)
+        return 0
     # The workers share the cores: one thread each in the libraries underneath is faster than two fighting.
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     failed = []

@@ -1,12 +1,13 @@
 """Write ``docs/operators.md``: every operator, and how its gradient is made.
 
-Usage: python tools/make_operator_table.py
+    python tools/make_operator_table.py
 
 The operators of the default domain are those that the installed onnx knows; the rest is what the registry holds.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections import Counter
 from pathlib import Path
@@ -137,4 +138,5 @@ def text() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     PAGE.write_text(text(), encoding="utf-8")

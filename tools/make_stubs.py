@@ -1,6 +1,6 @@
 """Write the stubs that tell editors and type checkers about every ONNX operator.
 
-Usage: python tools/make_stubs.py
+    python tools/make_stubs.py
 
 ``onnxblock/blocks/operators.pyi`` has one block class per operator, ``onnxblock/graph/op_signatures.pyi`` one method of
 ``graph.op`` per operator.  The operators are those of the installed onnx; what an operator takes is collected over the
@@ -9,6 +9,7 @@ opsets that the library works at.
 
 from __future__ import annotations
 
+import argparse
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -166,5 +167,6 @@ def methods_text() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     BLOCKS.write_text(blocks_text(), encoding="utf-8")
     METHODS.write_text(methods_text(), encoding="utf-8")

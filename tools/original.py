@@ -1,6 +1,6 @@
 """Make the environment that ``tests/interop`` compares with: onnxruntime-training 1.19.2, the original.
 
-Usage: python tools/original.py DIR
+    python tools/original.py DIR
 
 The tests find it by the environment variable ONNXBLOCK_ORT_TRAINING_PYTHON, which names its interpreter
 (``DIR/bin/python``).  Exits with 1, and says why, where no Python is found that the package has a build for.
@@ -8,6 +8,7 @@ The tests find it by the environment variable ONNXBLOCK_ORT_TRAINING_PYTHON, whi
 
 from __future__ import annotations
 
+import argparse
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,9 @@ def others() -> Iterator[str]:
 
 def main() -> int:
     """Make the environment; returns the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path, metavar="DIR", help="where the virtual environment goes")
+    directory: Path = parser.parse_args().directory.resolve()
     if sys.version_info[1] not in MINORS:
         other = next(others(), None)
         if other is None:
@@ -37,7 +41,7 @@ def main() -> int:
             return 1
         return subprocess.run([other, *sys.argv], check=False).returncode
     try:
-        install(create(Path(sys.argv[1]).resolve()), *PACKAGES)
+        install(create(directory), *PACKAGES)
     except subprocess.CalledProcessError as error:
         print(f"{PACKAGES[0]} cannot be installed: {error}", file=sys.stderr)
         return 1

@@ -46,9 +46,11 @@ def main() -> int:
         print(f"Python {'.'.join(map(str, OLDEST_PYTHON))} or newer is needed; this is {sys.version.split()[0]}.")
         return 2
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("task", choices=["demo", "check"])
-    parser.add_argument("--venv", type=Path, default=ROOT / ".venv", metavar="DIR")
-    parser.add_argument("--no-torch", action="store_true")
+    parser.add_argument("task", choices=["demo", "check"], help="what to run; both are described above")
+    parser.add_argument(
+        "--venv", type=Path, default=ROOT / ".venv", metavar="DIR", help="the environment, made if it is not there"
+    )
+    parser.add_argument("--no-torch", action="store_true", help="check without PyTorch, which is a large download")
     arguments, rest = parser.parse_known_args()
 
     python = create(arguments.venv)

@@ -7,10 +7,14 @@
 // trains with the step model, which generate_artifacts(..., fused_step=True) wrote.
 
 import { readFile } from "node:fs/promises";
-import { argv } from "node:process";
+import { argv, exit } from "node:process";
 import { FusedTrainer, Trainer } from "./trainer.js";
 
 const [folder, batches, learningRate = "0.001", form] = argv.slice(2);
+if (!folder || !batches) {
+  console.error("node train.js FOLDER BATCHES.json [LEARNING_RATE] [fused]");
+  exit(2);
+}
 const trainer = await (form === "fused" ? FusedTrainer : Trainer).open(folder);
 trainer.learningRate = Number(learningRate);
 const losses = [];

@@ -108,6 +108,10 @@ class States {
     const made = {};
     for (const { name, role, dtype } of this.training.manifest.inputs) {
       if (role !== "user") continue;
+      if (!(name in arrays)) {
+        const given = Object.keys(arrays).join(", ");
+        throw new Error(`the batch has no input "${name}" (${dtype}); it has: ${given}`);
+      }
       const { dims, data } = arrays[name];
       made[name] = tensor(dtype, arrayOf(dtype, data), dims);
     }

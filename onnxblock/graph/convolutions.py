@@ -33,9 +33,8 @@ def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
 def transposed_convolution(dy: Value, w: Value, windows: Windows, group: int) -> Value:
     """Adjoint of :func:`convolution` in its image: every output spread over its window.
 
-    1. A kernel of one element, or many small groups, and no stride: the convolution with the kernel turned round, where
-    ConvTranspose would copy its result or run on one core.  2. ConvTranspose, its result cut or padded by the node
-    itself where the sizes are known.
+    1. Without strides, where that costs less than ConvTranspose (:func:`_is_worth_turning`): the convolution with the
+    kernel turned round.  2. ConvTranspose, its result cut or padded by the node itself where the sizes are known.
     """
     op = dy.graph.op
     begin, end = known_sizes(windows.begin), known_sizes(windows.end)
@@ -58,22 +57,36 @@ def _by_turned_kernel(
     if kernel is None or any(s != 1 for s in windows.strides):
         return None
     op, rank = dy.graph.op, len(kernel)
-    if group == 1:
-        pointwise = prod(kernel) == 1 and not any([*begin, *end])
-        return op.Conv(dy, op.Transpose(w, perm=[1, 0, *range(2, 2 + rank)])) if pointwise else None
-    if not w.is_static:
-        return None
-    outputs, channels = _sizes(w)[:2]
+    if group == 1 and prod(kernel) == 1 and not any([*begin, *end]):
+        return op.Conv(dy, op.Transpose(w, perm=[1, 0, *range(2, 2 + rank)]))
     extent = [(k - 1) * d for k, d in zip(kernel, windows.dilations, strict=True)]
     pads = [e - n for e, n in zip([*extent, *extent], [*begin, *end], strict=True)]
-    if channels > 8 or outputs // group > 8 or min(pads) < 0:
+    if not w.is_static or min(pads) < 0 or not _is_worth_turning(dy, w, windows, group):
         return None
+    outputs, channels = _sizes(w)[:2]
     turned = op.Slice(w, [-1] * rank, [-(2**62)] * rank, np.arange(2, 2 + rank), [-1] * rank)
-    if channels > 1 or outputs > group:
+    if group == 1:
+        turned = op.Transpose(turned, perm=[1, 0, *range(2, 2 + rank)])
+    elif channels > 1 or outputs > group:
         split = op.Reshape(turned, [group, outputs // group, channels, *kernel])
         swapped = op.Transpose(split, perm=[0, 2, 1, *range(3, 3 + rank)])
         turned = op.Reshape(swapped, [group * channels, outputs // group, *kernel])
     return op.Conv(dy, turned, dilations=windows.dilations, group=group, pads=pads)
+
+
+def _is_worth_turning(dy: Value, w: Value, windows: Windows, group: int) -> bool:
+    """Whether to turn the kernel and convolve costs less than ConvTranspose.
+
+    Of many small groups onnxruntime's ConvTranspose does one after the other.  Of one group it writes a product of the
+    size of all windows of the image and adds it up, where Conv reads the windows of ``dy``: that is no more where
+    ``dy`` has no more channels.  Turning takes as long as it gains by some 25 windows for each of them.
+    """
+    outputs, channels = _sizes(w)[:2]
+    if group > 1:
+        return channels <= 8 and outputs // group <= 8
+    count = known_sizes(windows.count)
+    batch = dy.shape[0] if dy.shape is not None and isinstance(dy.shape[0], int) else 1
+    return count is not None and outputs <= channels and batch * prod(count) >= 25 * outputs
 
 
 # -- the adjoint in the weights

@@ -34,6 +34,15 @@ ROWS = [
     case("Conv", normal(2, 3, 9, 8), normal(2, 3, 5, 5), strides=[2, 2], pads=[2, 2, 2, 1], name="few_channels"),
     case("Conv", X, normal(4, 1, 3, 3), group=4, strides=[2, 2], dilations=[1, 2], pads=[0, 1, 1, 2], name="depthwise"),
     case("Conv", normal(1, 6, 4, 4), normal(4, 3, 3, 3), group=2, pads=[1, 1, 1, 1], name="small_groups"),
+    *(
+        case("Conv", normal(*x), normal(*w), pads=pads, dilations=dilations, name=f"wide_image_{len(x) - 2}d")
+        for x, w, pads, dilations in (
+            ((2, 2, 30), (2, 2, 3), [1, 2], [1]),
+            ((2, 3, 8, 9), (2, 3, 3, 2), [1, 0, 2, 1], [1, 2]),
+            ((1, 2, 4, 5, 4), (1, 2, 2, 3, 2), [0, 2, 1, 1, 0, 0], [1, 1, 1]),
+        )
+    ),
+    case("Conv", normal(2, 2, 8, 9), normal(2, 2, 2, 1), pads=[2, 0, 2, 1], name="wide_image_with_wide_borders"),
     case("Conv", normal(0, 32, 4, 4), normal(2, 32, 3, 3), kernel_shape=[3, 3], name="conv_of_an_empty_batch"),
     *(
         case("Conv", normal(batch, 6, 3, 2), normal(7, 6, 1, 1), normal(7), name=f"more_weights_than_positions_{batch}")

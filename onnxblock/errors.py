@@ -100,6 +100,16 @@ def refusal(error: Exception) -> str:
     return text.partition("\n")[0]
 
 
+_SOURCE = re.compile(
+    r"\S+\.(?:cc|cpp|h|hpp):\d+ (?:[^\n]*?\[with [^\]\n]*\] |[\w:<>~*& ]+\([^()\n]*\)(?: const)? )",
+)
+
+
+def run_failure(error: Exception) -> str:
+    """What onnxruntime says of a run that failed, without the places in its own source code."""
+    return _SOURCE.sub("", str(error)).strip()
+
+
 def listed(problems: Iterable[str]) -> str:
     """The problems in one sentence."""
     text = "; ".join(problems)

@@ -15,10 +15,10 @@ from onnxblock.errors import OnnxBlockError
 
 
 @contextmanager
-def refused(error: type[OnnxBlockError], *words: str) -> Iterator[None]:
+def refused(error: type[OnnxBlockError], *words: str) -> Iterator[pytest.ExceptionInfo[OnnxBlockError]]:
     """One exception of the type, with these words in it and a remedy on its second line."""
     with pytest.raises(error) as caught:
-        yield
+        yield caught
     text = str(caught.value)
     for word in words:
         assert word in text

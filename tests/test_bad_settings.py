@@ -10,7 +10,7 @@ import pytest
 
 import onnxblock
 from onnxblock import blocks, loss, optim
-from onnxblock.errors import BlockBuildError, did_you_mean
+from onnxblock.errors import ArgumentError, BlockBuildError, did_you_mean, run_failure
 from tests.refusing import generate, refused
 from tests.test_training import mlp
 
@@ -79,3 +79,20 @@ def test_names_in_another_case_are_near() -> None:
     assert did_you_mean("w", ["b", "W"]) == " Did you mean 'W'?"
     assert did_you_mean("Fc.Weight", ["fc.weights", "fc.weight"]).startswith(" Did you mean 'fc.weight' or")
     assert not did_you_mean("w", ["b", "c"])
+
+
+@pytest.mark.parametrize("register", [onnxblock.gradient, onnxblock.decomposition, onnxblock.no_gradient])
+@pytest.mark.parametrize("given", [("Cube", "my.domain"), (), (abs,), ("",)])
+def test_rules_are_for_operators(register: Callable[..., Any], given: tuple[Any, ...]) -> None:
+    settings = {"reason": "a test"} if register is onnxblock.no_gradient else {}
+    if register is not onnxblock.gradient:
+        settings["domain"] = "my.domain"
+    with refused(ArgumentError, f"{register.__name__} takes the names of operators", "domain='my.domain'"):
+        register(*given, **settings)
+
+
+def test_failures_of_onnxruntime_are_shown_without_its_source_code() -> None:
+    place = "/src/core/gather.cc:150 void onnxruntime::impl(const Tensor*, int64_t) "
+    said = "Non-zero status code returned while running Gather node. Name:'g' Status Message: {}out of range (3)"
+    for source in ("", place, place + "[with Tin = long int; int64_t = long int] ", place[:-1] + " const "):
+        assert run_failure(RuntimeError(said.format(source))) == said.format("")

@@ -11,7 +11,7 @@ import numpy as np
 
 from artifacts.manifest import Input, Manifest, Output, StatePair
 from onnxblock.checkpoint import ElementType
-from onnxblock.errors import FeedError, OnnxBlockError
+from onnxblock.errors import FeedError, OnnxBlockError, run_failure
 
 from .feeds import STRING, UserInput, checked, unwrap, wrap
 from .session import runtime, silent_run_options
@@ -158,7 +158,7 @@ class BoundModel:
             f"{port.name} {list(_shape_of(value))}" for port, value in zip(self.user_inputs, values, strict=True)
         )
         return OnnxBlockError(
-            f"running {self.path} failed: {str(error).strip()}",
+            f"running {self.path} failed: {run_failure(error)}",
             f"Check labels and indices, and that the sizes of the inputs agree with each other: {fed}."
             if fed
             else None,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from artifacts.manifest import Manifest
-from onnxblock.errors import OnnxBlockError
+from onnxblock.errors import OnnxBlockError, run_failure
 
 from .session import silent_run_options
 from .storage import Array
@@ -49,7 +49,7 @@ class SequenceModel:
         try:
             results = self._session.run(wanted, self._feeds, self._run_options)
         except Exception as error:
-            raise OnnxBlockError(f"running {self._path} failed: {str(error).strip()}") from error
+            raise OnnxBlockError(f"running {self._path} failed: {run_failure(error)}") from error
         count = len(self._flags)
         if not all(np.all(flag) for flag in results[:count]):
             return False

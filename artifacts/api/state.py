@@ -77,8 +77,9 @@ def require(given: object, kind: type, what: str, *others: type) -> None:
     """Raise :class:`ArgumentError` unless ``given`` is a ``kind``, or one of ``others``."""
     if not isinstance(given, (kind, *others)):
         wanted = " or ".join(k.__name__ for k in (kind, *others))
+        article = "an" if wanted[0] in "AEIOU" else "a"
         raise ArgumentError(
-            f"{what} is {type(given).__name__}, where a {wanted} is expected.",
+            f"{what} is {type(given).__name__}, where {article} {wanted} is expected.",
             "The order is Module(training model, state, eval model), Optimizer(optimizer model, module), "
             "TrainingStep(step model, state, eval model), save_checkpoint(state, path).",
         )

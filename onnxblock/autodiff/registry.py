@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 from ..errors import DuplicateRuleError
+from ..graph.decomposition import require_operator_names
 from ..graph.value import Value
 
 if TYPE_CHECKING:
@@ -59,8 +60,10 @@ def gradient(*op_types: str, domain: str = "") -> Callable[[RuleFunction], RuleF
     The function is given a :class:`RuleContext` ``g`` and returns the cotangent of each input in order: one value, or a
     sequence with None where there is no gradient, or :class:`Cotangents` for an operator with bodies.  It is the
     mathematics only: broadcasting, accumulation, element types and names are the engine's.  Raises
-    :class:`DuplicateRuleError` when an operator already has an entry.
+    :class:`DuplicateRuleError` when an operator already has an entry, and :class:`ArgumentError` for what is no name of
+    an operator.
     """
+    require_operator_names("gradient", op_types)
 
     def register(function: RuleFunction) -> RuleFunction:
         where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
@@ -72,7 +75,8 @@ def gradient(*op_types: str, domain: str = "") -> Callable[[RuleFunction], RuleF
 
 
 def no_gradient(*op_types: str, reason: str, domain: str = "") -> None:
-    """State that operators pass no gradient back, with the reason."""
+    """State that operators pass no gradient back, with the reason; raises as :func:`gradient` does."""
+    require_operator_names("no_gradient", op_types)
     # Not inspect.stack(), which goes through every module that was ever imported: seconds beside large libraries.
     caller = sys._getframe(1)  # noqa: SLF001
     for op_type in op_types:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -23,7 +24,7 @@ from onnx import (
     numpy_helper,
 )
 
-from ..errors import DuplicateRuleError, OnnxBlockError
+from ..errors import ArgumentError, DuplicateRuleError, OnnxBlockError
 from .graph import Graph
 from .node import NodeContext
 from .value import Value
@@ -45,10 +46,23 @@ class Decomposition:
     where: str
 
 
+_NAME = re.compile(r"\w+|\*")
+"""Of an operator, or the mark that stands for all others of a domain."""
+
 _entries: dict[tuple[str, str], Decomposition] = {}
 
 _OF_ONE_TYPE = {(MICROSOFT, "Inverse")}
 """Operators that no standard ones compose, whose result has the type of their input."""
+
+
+def require_operator_names(decorator: str, op_types: Sequence[object]) -> None:
+    """Raise :class:`ArgumentError` when ``decorator`` was not given the names of operators."""
+    wrong = [repr(name) for name in op_types if not isinstance(name, str) or not _NAME.fullmatch(name)]
+    if wrong or not op_types:
+        raise ArgumentError(
+            f"{decorator} takes the names of operators, not {', '.join(wrong) or 'nothing'}.",
+            f"Write {decorator}('Operator', domain='my.domain'); the domain is named.",
+        )
 
 
 def decomposition(*op_types: str, domain: str) -> Callable[[DecompositionFunction], DecompositionFunction]:
@@ -56,8 +70,10 @@ def decomposition(*op_types: str, domain: str) -> Callable[[DecompositionFunctio
 
     The function is given a :class:`NodeContext` ``n`` and returns the outputs in order: one value, or a sequence with
     None for an output that it cannot build.  It raises :class:`UnsupportedOperatorError` for a node that it cannot
-    express.  Raises :class:`DuplicateRuleError` when an operator already has a decomposition.
+    express.  Raises :class:`DuplicateRuleError` when an operator already has a decomposition, and
+    :class:`ArgumentError` for what is no name of an operator.
     """
+    require_operator_names("decomposition", op_types)
 
     def register(function: DecompositionFunction) -> DecompositionFunction:
         where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"

@@ -245,7 +245,7 @@ def test_what_the_rate_is_used_for(files):
         (lambda o: api.ReduceLROnPlateau(o).step(), "given None, where a number"),
         (lambda o: api.ReduceLROnPlateau(o).step([1, 2]), "where a number is expected"),
         (lambda o: api.WarmUp(o, 3), "scheduler is Optimizer, where a LRScheduler"),
-        (lambda o: api.StepLR(api, 3), "optimizer is module, where a Optimizer"),
+        (lambda o: api.StepLR(api, 3), "optimizer is module, where an Optimizer"),
     ],
 )
 def test_settings_out_of_range(make, message, optimizer):

@@ -17,7 +17,7 @@ from onnxblock.files import AnyPath, as_path
 from onnxblock.fused_step import fuse_step
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
 from onnxblock.graph.types import dtype_name
-from onnxblock.modes import RunningVariance, check_batch_norm_argument
+from onnxblock.modes import BatchNormMode, RunningVariance, check_batch_norm_argument
 from onnxblock.parameters import ParameterInfo
 from onnxblock.training import TrainingModels
 
@@ -176,7 +176,7 @@ def generate_artifacts(
         optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
         recomputation=models.recomputation,
-        notes=_notes(forward, models.choice.inputs, bool(models.choice.trainable)),
+        notes=_notes(forward, mode, models.choice.inputs, bool(models.choice.trainable)),
         **_parameter_tables(models),
     )
 
@@ -246,14 +246,20 @@ def _settings(models: TrainingModels, forward: ForwardModel, variance: RunningVa
     return made
 
 
-def _notes(forward: ForwardModel, inputs: Sequence[str], has_trainable: bool) -> tuple[str, ...]:
+def _notes(
+    forward: ForwardModel, batch_norm: BatchNormMode, inputs: Sequence[str], has_trainable: bool
+) -> tuple[str, ...]:
     notes = []
     if forward.raised_from is not None:
         notes.append(f"the model was raised from opset {forward.raised_from} to {forward.opset}")
-    if forward.looks_folded:
+    if forward.batch_norm == "frozen" and batch_norm is BatchNormMode.AS_EXPORTED:
         notes.append(
-            "the model has convolutions with biases and no BatchNormalization: an exporter may have folded it into "
-            "them; export in training mode to train with batch statistics"
+            "BatchNormalization uses its running statistics, as exported; batch_norm='train' uses those of each batch"
+        )
+    if forward.looks_folded or (forward.batch_norm == "none" and batch_norm is BatchNormMode.TRAIN):
+        notes.append(
+            "the model has no BatchNormalization: if it had, the exporter folded it into the convolutions; PyTorch's "
+            "keeps it with optimize=False, or with dynamo=False and training=TrainingMode.TRAINING"
         )
     if forward.shared_normalization_weights:
         notes.append(

@@ -67,6 +67,29 @@ def test_running_statistics_that_the_exporter_merged_move_apart(
     assert state["eval"] == pytest.approx(float(module(x, np.zeros((64, 2), np.float32))), rel=0.05)
 
 
+@pytest.mark.parametrize(
+    ("normalized", "batch_norm", "note"),
+    [
+        (True, "as exported", "batch_norm='train' uses those of each batch"),
+        (True, "train", None),
+        (True, "frozen", None),
+        (False, "as exported", None),
+        (False, "train", "PyTorch's keeps it with optimize=False"),
+    ],
+)
+def test_what_batch_norm_does_is_said_where_it_may_not_be_meant(
+    tmp_path: Path, normalized: bool, batch_norm: str, note: str | None
+) -> None:
+    node = "y = BatchNormalization(h, s, b, m, q)" if normalized else "y = Mul(h, s)"
+    weights = {"s": np.ones(3), "b": np.zeros(3), "m": np.zeros(3), "q": np.ones(3)}
+    used = weights if normalized else {"s": weights["s"]}
+    made = model(f"(float[N,3] x) => (float[N,3] y) {{ h = MatMul(x, w) {node} }}", w=np.eye(3), **used)
+    files, _, _ = trained(made, tmp_path, batch_norm=batch_norm)
+    said = [each for each in files.notes if "BatchNormalization" in each]
+    assert len(said) == (note is not None)
+    assert note is None or note in said[0]
+
+
 def test_one_layer_used_twice_keeps_its_statistics(tmp_path: Path) -> None:
     made = model(
         """(float[N,3] x) => (float[N,3] y) { a = MatMul(x, w) c = BatchNormalization(a, s, b, m, q)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 import pickle
 import threading
 from typing import Any
@@ -121,6 +122,37 @@ def test_operators(expression: Any, expected: Any, dtype: int) -> None:
     (result,) = run(built(lambda _, y, z: expression(y, z), "y", "z", dtype=dtype), x=x)
     assert result.dtype == x.dtype
     np.testing.assert_allclose(result, expected(x + 1, x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [TensorProto.FLOAT, TensorProto.DOUBLE])
+@pytest.mark.parametrize(
+    "operate",
+    [operator.add, operator.sub, operator.mul, operator.truediv, operator.pow, operator.matmul],
+    ids=lambda f: f.__name__,
+)
+def test_arrays_stand_on_either_side(operate: Any, dtype: int) -> None:
+    x = np.array([[0.5, 0.75, 2.0], [3.0, 0.25, 0.5]], helper.tensor_dtype_to_np_dtype(dtype))
+    matrix = np.arange(1, 10, dtype=x.dtype).reshape(3, 3)
+    left, right = (matrix[:2, :2], matrix) if operate is operator.matmul else (matrix[:2], matrix[0])
+    for build, expected in (
+        (lambda y: operate(left, y), operate(left, x + 1)),
+        (lambda y: operate(y, right), operate(x + 1, right)),
+    ):
+        (result,) = run(built(lambda _, y, z, build=build: build(y), "y", "z", dtype=dtype), x=x)
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
+
+
+def test_a_number_of_numpy_stands_on_the_left() -> None:
+    x = np.array([[0.5, 0.75, 2.0], [3.0, 0.25, 0.5]], np.float32)
+    (result,) = run(built(lambda _, y, z: np.float32(2) * y - np.float32(1), "y", "z"), x=x)
+    np.testing.assert_allclose(result, 2 * (x + 1) - 1, rtol=1e-6)
+
+
+def test_what_is_no_element_type_is_refused() -> None:
+    with onnxblock.base(model()) as graph:
+        for use in (lambda: graph.input("q", "flaot32", (3,)), lambda: graph.value("y").cast("float23")):
+            with pytest.raises(BlockBuildError, match="is no element type"):
+                use()
 
 
 def test_numbers_take_the_type_of_the_first_typed_operand() -> None:

@@ -10,6 +10,8 @@ import numpy.typing as npt
 import onnx
 from onnx import TensorProto, TypeProto, helper
 
+from ..errors import BlockBuildError
+
 Dimension: TypeAlias = "int | str | None"
 """A size, the name of a symbolic size, or None when nothing is known."""
 
@@ -114,8 +116,15 @@ def onnx_dtype(dtype: npt.DTypeLike) -> int:
 
 
 def element_type(dtype: int | npt.DTypeLike) -> int:
-    """An ONNX element type, given as such or as NumPy spells it."""
-    return int(dtype) if isinstance(dtype, int) else onnx_dtype(dtype)
+    """An ONNX element type, given as such or as NumPy spells it; raises :class:`BlockBuildError` for anything else."""
+    if isinstance(dtype, int):
+        return int(dtype)
+    try:
+        return onnx_dtype(dtype)
+    except (KeyError, TypeError):
+        raise BlockBuildError(
+            f"{dtype!r} is no element type.", "Give one of onnx.TensorProto, or a dtype of NumPy."
+        ) from None
 
 
 def same_shape(a: Shape, b: Shape) -> bool:

@@ -29,6 +29,9 @@ class Value(str):
 
     graph: Graph
 
+    __array_ufunc__ = None
+    """NumPy arrays and numbers on the left leave the operation to the value on the right."""
+
     def __new__(cls, name: str, graph: Graph) -> Value:
         value = str.__new__(cls, name)
         value.graph = graph

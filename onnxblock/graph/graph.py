@@ -166,7 +166,7 @@ class Graph:
         return Value(unique, self)
 
     def constant(self, content: Operand, dtype: int | None = None) -> Value:
-        """An initializer with this content; the same content twice is one initializer.
+        """An initializer with this content, which is no weight; the same content twice is one initializer.
 
         Without ``dtype``, arrays keep their own, floats become float32, integers int64.
         """

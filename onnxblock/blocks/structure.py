@@ -19,7 +19,7 @@ class Constant(Block):
     """A number or an array as a value of the graph.
 
     A number has rank 0 and takes the element type of the first typed operand it meets.  An array keeps its own element
-    type and shape; a list of floats becomes float32, of integers int64.  It is no weight: ``graph.parameter`` makes one.
+    type and shape; a list of floats becomes float32, of integers int64.  It is no weight, as ``graph.parameter`` makes.
     """
 
     _opens_scope = False

@@ -150,7 +150,7 @@ def choose_parameters(
                 reasons[name] = "frozen as asked" if name in kept else "not in requires_grad"
     gradient_inputs = tuple(n for n in asked or () if n in inputs)
     if not chosen and not gradient_inputs:
-        raise ParameterError(*_nothing_to_train(weights, reasons))
+        raise ParameterError(*_nothing_to_train(graph, reasons))
     moved = [name for name in weights if name in moving_statistics]
     left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved} - added
     return ParameterChoice(
@@ -201,14 +201,26 @@ def _refuse(
         )
 
 
-def _nothing_to_train(weights: dict[str, int], reasons: dict[str, str]) -> tuple[str, str]:
-    if not any(dtype in FLOATS for dtype in weights.values()):
+def _nothing_to_train(graph: Graph, reasons: dict[str, str]) -> tuple[str, str]:
+    held = {
+        f"those of {node.op_type} {node.name or node.output[0]!r}": "attributes of the node, not tensors"
+        for node in graph.model.graph.node
+        if any(attribute.name == "coefficients" for attribute in node.attribute)
+    }
+    if not held and not reasons:
         return (
             "the model has no float weights, so there is nothing to train.",
             "Export it with its weights inside; those in Constant nodes are trained if requires_grad names them.",
         )
-    shown = "\n    ".join(f"{name}: {why}" for name, why in list(reasons.items())[:10])
-    return f"none of the model's weights is trained:\n    {shown}", "Name what to train in requires_grad."
+    shown = "\n    ".join(f"{name}: {why}" for name, why in list({**held, **reasons}.items())[:10])
+    converted = (
+        "Convert the model without such operators, as skl2onnx does if given black_op={'LinearClassifier', "
+        "'LinearRegressor'}, or name other weights in requires_grad."
+    )
+    return (
+        f"none of the model's weights is trained:\n    {shown}",
+        converted if held else "Name what to train in requires_grad.",
+    )
 
 
 def trainable_by_default(

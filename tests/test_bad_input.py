@@ -126,6 +126,16 @@ def test_a_model_without_weights(settings, folder):
         generate(without_weights(), folder, **settings)
 
 
+def test_a_model_whose_weights_are_attributes(folder):
+    """Converters of scikit-learn write linear models so."""
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [None, 1]) for name in "xy")
+    linear = helper.make_node("LinearRegressor", ["x"], ["y"], "linear", domain="ai.onnx.ml", coefficients=[2.0])
+    opsets = [helper.make_opsetid("", 18), helper.make_opsetid("ai.onnx.ml", 1)]
+    model = helper.make_model(helper.make_graph([linear], "g", [x], [y]), opset_imports=opsets, ir_version=9)
+    with refused(ParameterError, "those of LinearRegressor 'linear': attributes of the node", "black_op"):
+        generate(model, folder)
+
+
 def test_names_that_training_needs_for_its_own(folder):
     for name in ("w0_grad.accumulation.buffer", "w0.accumulated_grad", "w0_grad.accumulation.out", "lazy_reset_grad"):
         for renamed in ("w1", "h0", "x", "y"):

@@ -199,3 +199,18 @@ def test_the_rows_of_a_jacobian_come_from_one_run_over_a_batch() -> None:
     made = gradients(model, ["x"], "inputs")
     found = run(made, {"x": np.tile(point, (3, 1)), "y_cotangent": np.eye(3, dtype=np.float32)})["x_grad"]
     np.testing.assert_allclose(found, (1 - np.tanh(point @ W) ** 2)[:, None] * W.T, rtol=1e-5)
+
+
+def test_sizes_beside_scales_that_are_computed_and_empty() -> None:
+    """ONNX's shape inference knows nothing of such a result, not even its rank."""
+    model = parser.parse_model("""
+        <ir_version: 8, opset_import: ["" : 18]>
+        resized (float[1,2,5,6] x) => (float[1,2,4,9] z)
+        <double[0] none = {}, float[8] roi = {0, 0, 0.1, 0.2, 1, 1, 0.8, 0.9}, int64[4] sizes = {1, 2, 4, 9}>
+        {
+          scales = Cast <to = 1> (none)
+          y = Resize <mode = "linear", coordinate_transformation_mode = "tf_crop_and_resize"> (x, roi, scales, sizes)
+          z = Sin(y)
+        }
+    """)
+    assert onnxblock.check_gradients(model, wrt=["x"], dtype="float32").passed

@@ -30,6 +30,9 @@ from .evaluators import (
 
 _OPSET = min(21, NEWEST_OPSET)
 
+_CONSTANTS = {"Resize": (1, 2), "RoiAlign": (1,), "MaxRoiPool": (1,)}
+"""Float inputs that say how large a result is or of which part of an image; the rules take them for constants."""
+
 
 def check_gradients(
     model: ModelProto | str | os.PathLike[str],
@@ -54,7 +57,7 @@ def check_gradients(
             standard normal distribution.
         outputs: the values to differentiate; every float output by default.
         wrt: inputs and weights to differentiate with respect to; by default every float one but those that say how
-            large a result is, as the scales of Resize do.
+            large a result is or of which part of an image, as the scales of Resize do.
         dtype: ``"float64"``, or ``"float32"`` with coarser steps and tolerance.
         evaluator: ``"onnxruntime"``, ``"onnx.reference"``, a function from a model to a function from inputs to
             outputs, or None: onnxruntime where it has kernels for the whole model in this element type, else
@@ -175,12 +178,11 @@ def _feeds(model: ModelProto, given: Mapping[str, npt.ArrayLike], rng: np.random
 
 
 def _float_values(model: ModelProto) -> list[str]:
-    # Region and scales of Resize: along them a result changes its shape.
     read = {
         name
         for node in model.graph.node
         for k, name in enumerate(node.input)
-        if node.op_type != "Resize" or k not in (1, 2)
+        if k not in _CONSTANTS.get(node.op_type, ())
     }
     names = [v.name for v in model.graph.input if (t := tensor_type(v.type)) is not None and t.dtype in FLOATS]
     names += [t.name for t in model.graph.initializer if t.data_type in FLOATS and t.name in read]

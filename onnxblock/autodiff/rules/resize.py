@@ -155,7 +155,8 @@ def _matrix(g: RuleContext, axis: int, axes: Sequence[int]) -> Value:
 
 def _entry(vector: Value, place: int) -> Value:
     """One entry, as a vector of length 1, which Resize must see; cut off by Slice, it would have none it can see."""
-    return vector.graph.op.Gather(vector, np.array([place]))
+    entry = vector.graph.op.Gather(vector, np.array([place]))
+    return entry if vector.rank == 1 else vector.graph.op.Reshape(entry, [1])
 
 
 def _roi_of(g: RuleContext, place: int) -> Value | None:

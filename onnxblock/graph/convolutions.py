@@ -6,6 +6,7 @@ Weights are ``[M, C / group, kernel...]``: M channels of the outputs, C of the i
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -17,6 +18,8 @@ from .windows import Windows, known_sizes, pad_image, positions, spatial_shape, 
 
 _LARGEST_COLUMNS = 2**21
 """The number of elements of one image's windows up to which they are laid out side by side: 8 MiB in float32."""
+_LARGEST_SHIFTED = 2**22
+"""The same for one image's cotangents, laid out once for each place along the last axis of a kernel."""
 
 
 def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
@@ -96,32 +99,38 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     """Adjoint of :func:`convolution` in its weights: dw[m, c, k] = Σ dy[m, o] image[c, window o at k].
 
     1. Weights of unknown size, and large kernels over few channels: one convolution, batch and channels exchanged.
-    2. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
-    keeps those in the same window.  3. Many channels and small kernels: rows of channels gathered into one matrix.
-    4. A kernel of one element and more weights than the image has positions: one product over all images.
-    5. Otherwise a product for each place in the kernel, or for all of them where the channels are few.
+    2. A kernel of one element and more weights than the image has positions: one product over all images.
+    3. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
+    keeps those in the same window.  4. No strides: products of the image with dy shifted along the last axis.  5. Many
+    channels and small kernels: rows of channels gathered into one matrix.  6. Otherwise a product for each place in the
+    kernel, or for all of them where the channels are few.
 
-    The forms that lay out all windows side by side are for images of moderate size: they cost memory.
+    The forms that lay out windows side by side are for images of moderate size: they cost memory.
     """
     padded = pad_image(image, windows.begin, windows.end)
     if not w.is_static:
         return _by_exchanged_convolution(padded, dy, windows, group)
-    outputs, channels, *kernel = _sizes(w)
+    outputs, channels, *kernel = sizes = _sizes(w)
     if group == 1 and channels <= 4 and prod(kernel) >= 25:
         return _by_exchanged_convolution(padded, dy, windows, group)
     count = known_sizes(windows.count)
+    if count is None or known_sizes(spatial_shape(padded)) is None:
+        return _by_taps(padded, dy, windows, group, sizes)
     # Then a sum over the batch of [N, M, C] costs more than to transpose [N, M, positions] and [N, C, positions].
-    few = count is not None and 2 * outputs * channels > prod(count) * (outputs + channels)
+    few = 2 * outputs * channels > prod(count) * (outputs + channels)
     if few and group == 1 and prod(kernel) == 1:
-        return _by_joined_batch(padded, dy, windows, [outputs, channels, *kernel])
-    if count is not None and known_sizes(spatial_shape(padded)) is not None and prod(kernel) > 1:
-        depthwise = len(kernel) == 2 and channels == 1 and outputs == group
-        if depthwise and (count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3):
+        return _by_joined_batch(padded, dy, windows, sizes)
+    if prod(kernel) == 1:
+        return _by_taps(padded, dy, windows, group, sizes)
+    if len(kernel) == 2 and channels == 1 and outputs == group:
+        if count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3:
             return _by_masked_columns(padded, dy, windows, outputs)
-        moderate = prod(count) * prod(kernel) * channels <= _LARGEST_COLUMNS
-        if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1 and moderate:
-            return _by_gathered_rows(padded, dy, windows, outputs, channels)
-    return _by_taps(padded, dy, windows, group, [outputs, channels, *kernel])
+    elif not few and _is_worth_shifting(windows, sizes, group):
+        return _by_shifted_cotangents(padded, dy, windows, group, sizes)
+    moderate = prod(count) * prod(kernel) * channels <= _LARGEST_COLUMNS
+    if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1 and moderate:
+        return _by_gathered_rows(padded, dy, windows, outputs, channels)
+    return _by_taps(padded, dy, windows, group, sizes)
 
 
 def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequence[int]) -> Value:
@@ -146,6 +155,44 @@ def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequ
     if prod(kernel) == 1:
         return op.Reshape(found[0], [outputs, channels, *kernel])
     return _channels_before_taps(op.Reshape(found[0], [outputs, *kernel, channels]))
+
+
+def _by_shifted_cotangents(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequence[int]) -> Value:
+    """dw[m, c, i, j] = Σ dy[m, h, v - j] image[c, h + i, v]: a product for each place i along the axes but the last.
+
+    The places j along the last axis are rows of it, so that it is large, and of the image only whole rows are cut out.
+    """
+    op, graph = padded.graph.op, padded.graph
+    outputs, channels, *kernel = sizes
+    dilation, count = windows.dilations[-1], known_sizes(windows.count) or []
+    lead, reach = [0, group] if group > 1 else [0], (kernel[-1] - 1) * dilation
+    rows = op.Reshape(dy, [*lead, outputs // group, *count]) if group > 1 else dy
+    before = [0] * (len(lead) + len(count))
+    shifted = [op.Pad(rows, [*before, j * dilation, *before, reach - j * dilation]) for j in range(kernel[-1])]
+    size = [*count[:-1], count[-1] + reach]
+    joined = op.Concat(*shifted, axis=len(lead))
+    cotangents = op.Reshape(joined, [*lead, kernel[-1] * outputs // group, prod(size)])
+    lines = replace(
+        windows,
+        kernel=graph.constant(np.array([*kernel[:-1], 1], np.int64)),
+        count=graph.constant(np.array(size, np.int64)),
+    )
+    found = []
+    for line in taps(padded, lines):
+        image = op.Reshape(line, [*lead, channels, prod(size)]).transpose(*range(len(lead)), -1, -2)
+        product = sum_over_batch(op.MatMul(cotangents, image))
+        found.append(op.Reshape(product, [1, *lead[1:], kernel[-1], outputs // group * channels]))
+    order = [*range(1, len(lead)), len(lead) + 1, 0, len(lead)]
+    return op.Reshape(op.Transpose(op.Concat(*found, axis=0), perm=order), [outputs, channels, *kernel])
+
+
+def _is_worth_shifting(windows: Windows, sizes: Sequence[int], group: int) -> bool:
+    """Whether there are no strides, and the products are neither short nor narrow, of operands of moderate size."""
+    outputs, channels, *kernel = sizes
+    positions = prod(known_sizes(windows.count) or [])
+    wide = channels >= 16 or 1 < channels >= outputs // group
+    moderate = outputs * kernel[-1] * positions <= _LARGEST_SHIFTED
+    return wide and moderate and positions >= 512 and all(s == 1 for s in windows.strides)
 
 
 def _by_joined_batch(padded: Value, dy: Value, windows: Windows, sizes: Sequence[int]) -> Value:

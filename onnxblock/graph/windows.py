@@ -96,9 +96,9 @@ def pad_image(x: Value, begin: Value, end: Value) -> Value:
 
 
 def taps(padded: Value, windows: Windows) -> list[Value]:
-    """For each place in the window, in row-major order, the elements that all windows have there: ``[N, C, count...]``.
+    """For each place in the window, in row-major order, the elements that all windows have there: ``[..., count...]``.
 
-    ``padded`` is the image with the padding of ``windows``; the kernel's size must be known.
+    ``padded`` is the image with the padding of ``windows``, its spatial axes last; the kernel's size must be known.
     """
     op = padded.graph.op
     kernel = known_sizes(windows.kernel)
@@ -106,7 +106,7 @@ def taps(padded: Value, windows: Windows) -> list[Value]:
     steps = np.array(windows.strides, np.int64)
     if all(k == 1 for k in kernel) and all(s == 1 for s in windows.strides):
         return [padded]
-    axes = np.arange(2, 2 + len(kernel))
+    axes = np.arange(-len(kernel), 0)
     length = op.Add(op.Mul(op.Sub(windows.count, 1), steps), 1)
     found = []
     for place in product(*(range(k) for k in kernel)):

@@ -42,6 +42,18 @@ ROWS = [
             ((1, 2, 4, 5, 4), (1, 2, 2, 3, 2), [0, 2, 1, 1, 0, 0], [1, 1, 1]),
         )
     ),
+    *(
+        case("Conv", normal(*x), normal(*w), name=f"many_positions_{len(x) - 2}d_{k}", **attributes)
+        for k, (x, w, attributes) in enumerate(
+            (
+                ((2, 2, 24, 25), (2, 2, 3, 2), {"pads": [1, 0, 2, 1], "dilations": [1, 2]}),
+                ((1, 4, 24, 25), (4, 2, 2, 3), {"group": 2}),
+                ((2, 2, 24, 25), (2, 2, 3, 1), {}),
+                ((2, 3, 520), (2, 3, 4), {"pads": [1, 2]}),
+                ((1, 2, 8, 9, 12), (1, 2, 2, 1, 3), {"pads": [0, 0, 1, 1, 0, 0]}),
+            )
+        )
+    ),
     case("Conv", normal(2, 2, 8, 9), normal(2, 2, 2, 1), pads=[2, 0, 2, 1], name="wide_image_with_wide_borders"),
     case("Conv", normal(0, 32, 4, 4), normal(2, 32, 3, 3), kernel_shape=[3, 3], name="conv_of_an_empty_batch"),
     *(

@@ -23,9 +23,11 @@ LAYERS = (
     ("onnxblock.loss", "onnxblock.optim", "onnxblock.export", "onnxblock.inspection"),
     ("onnxblock.training", "artifacts.api"),
     ("onnxblock.fused_step",),
-    ("artifacts.describe", "artifacts.summary"),
+    ("artifacts.describe", "artifacts.summary", "artifacts.overview"),
     ("artifacts.train", "artifacts.optimizer", "artifacts.write", "artifacts.garbage"),
     ("artifacts.generate",),
+    ("artifacts.cli",),
+    ("artifacts.__main__",),
 )
 # Inside a function, and only these: the registry loads the rules, which register themselves, when it is first asked.
 DELIBERATELY_UP = (("onnxblock.autodiff.registry", "onnxblock.autodiff.rules"),)

@@ -66,6 +66,13 @@ def test_every_module_is_inside_and_nothing_else(wheel):
     assert found == wanted
 
 
+def test_it_installs_the_command(wheel):
+    archive = zipfile.ZipFile(wheel)
+    (listed,) = [name for name in archive.namelist() if name.endswith("entry_points.txt")]
+    assert archive.read(listed).decode().split("\n", 1)[0] == "[console_scripts]"
+    assert "onnxblock-artifacts = artifacts.cli:main" in archive.read(listed).decode()
+
+
 def test_it_trains(wheel, tmp_path):
     installed = tmp_path / "installed"
     with zipfile.ZipFile(wheel) as archive:

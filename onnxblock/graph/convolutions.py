@@ -88,8 +88,7 @@ def _is_worth_turning(dy: Value, w: Value, windows: Windows, group: int) -> bool
     if group > 1:
         return channels <= 8 and outputs // group <= 8
     count = known_sizes(windows.count)
-    batch = dy.shape[0] if dy.shape is not None and isinstance(dy.shape[0], int) else 1
-    return count is not None and outputs <= channels and batch * prod(count) >= 25 * outputs
+    return count is not None and outputs <= channels and _batch(dy, 1) * prod(count) >= 25 * outputs
 
 
 # -- the adjoint in the weights
@@ -99,11 +98,11 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     """Adjoint of :func:`convolution` in its weights: dw[m, c, k] = Σ dy[m, o] image[c, window o at k].
 
     1. Weights of unknown size, and large kernels over few channels: one convolution, batch and channels exchanged.
-    2. A kernel of one element and more weights than the image has positions: one product over all images.
-    3. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
-    keeps those in the same window.  4. No strides: products of the image with dy shifted along the last axis.  5. Many
-    channels and small kernels: rows of channels gathered into one matrix.  6. Otherwise a product for each place in the
-    kernel, or for all of them where the channels are few.
+    2. One channel to a group, in images that are not wide: all pairs of columns as matrix products, of which a mask
+    keeps those in the same window.  3. No strides and many positions: products of the image with dy shifted along the
+    last axis.  4. More weights than positions: one product with all windows of all images, in the order of the weights.
+    5. Many channels and small kernels: the same, the windows gathered in rows.  6. Otherwise a product for each place
+    in the kernel, or for all of them where the channels are few.
 
     The forms that lay out windows side by side are for images of moderate size: they cost memory.
     """
@@ -118,17 +117,15 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
         return _by_taps(padded, dy, windows, group, sizes)
     # Then a sum over the batch of [N, M, C] costs more than to transpose [N, M, positions] and [N, C, positions].
     few = 2 * outputs * channels > prod(count) * (outputs + channels)
-    if few and group == 1 and prod(kernel) == 1:
-        return _by_joined_batch(padded, dy, windows, sizes)
-    if prod(kernel) == 1:
-        return _by_taps(padded, dy, windows, group, sizes)
-    if len(kernel) == 2 and channels == 1 and outputs == group:
+    if len(kernel) == 2 and channels == 1 and outputs == group and prod(kernel) > 1:
         if count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3:
             return _by_masked_columns(padded, dy, windows, outputs)
-    elif not few and _is_worth_shifting(windows, sizes, group):
+    elif not few and prod(kernel) > 1 and _is_worth_shifting(windows, sizes, group):
         return _by_shifted_cotangents(padded, dy, windows, group, sizes)
     moderate = prod(count) * prod(kernel) * channels <= _LARGEST_COLUMNS
-    if group == 1 and channels >= 32 and max(kernel) <= 3 and max(windows.dilations) == 1 and moderate:
+    if group == 1 and few and moderate and (prod(kernel) == 1 or _batch(dy, 8) * prod(count) <= 8 * outputs):
+        return _by_joined_columns(padded, dy, windows, sizes)
+    if group == 1 and channels >= 32 and 1 < max(kernel) <= 3 and max(windows.dilations) == 1 and moderate:
         return _by_gathered_rows(padded, dy, windows, outputs, channels)
     return _by_taps(padded, dy, windows, group, sizes)
 
@@ -195,14 +192,14 @@ def _is_worth_shifting(windows: Windows, sizes: Sequence[int], group: int) -> bo
     return wide and moderate and positions >= 512 and all(s == 1 for s in windows.strides)
 
 
-def _by_joined_batch(padded: Value, dy: Value, windows: Windows, sizes: Sequence[int]) -> Value:
-    """A kernel of one element: the product of all cotangents with all of the image, whichever of the batch they are."""
-    op, (image,) = padded.graph.op, taps(padded, windows)
-    rows = [
-        op.Reshape(op.Transpose(x, perm=[1, 0, *range(2, len(sizes))]), [channels, -1])
-        for x, channels in ((dy, sizes[0]), (image, sizes[1]))
-    ]
-    return op.Reshape(op.Gemm(*rows, transB=1), list(sizes))
+def _by_joined_columns(padded: Value, dy: Value, windows: Windows, sizes: Sequence[int]) -> Value:
+    """One product over all images, of dy with all windows side by side: its columns are in the order of the weights."""
+    op = padded.graph.op
+    outputs, channels, *kernel = sizes
+    rows, image = _channels_first(dy, len(kernel)), _channels_first(padded, len(kernel))
+    columns = op.Concat(*(op.Reshape(tap, [channels, 1, -1]) for tap in taps(image, windows)), axis=1)
+    dw = op.Gemm(op.Reshape(rows, [outputs, -1]), op.Reshape(columns, [channels * prod(kernel), -1]), transB=1)
+    return op.Reshape(dw, list(sizes))
 
 
 def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, channels: int) -> Value:
@@ -215,8 +212,13 @@ def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, 
     columns = op.Reshape(
         op.Gather(rows, window_places(padded, windows, windows_first=True), axis=1), [-1, prod(kernel) * channels]
     )
-    cotangents = op.Reshape(op.Transpose(dy, perm=[1, 0, *axes]), [outputs, -1])
+    cotangents = op.Reshape(_channels_first(dy, rank), [outputs, -1])
     return _channels_before_taps(op.Reshape(op.Gemm(cotangents, columns), [outputs, *kernel, channels]))
+
+
+def _channels_first(x: Value, rank: int) -> Value:
+    """``[N, C, ...]`` as ``[C, N, ...]``."""
+    return x.graph.op.Transpose(x, perm=[1, 0, *range(2, 2 + rank)])
 
 
 def _by_masked_columns(padded: Value, dy: Value, windows: Windows, channels: int) -> Value:
@@ -270,6 +272,12 @@ def _channels_before_taps(dw: Value) -> Value:
     """``[M, kernel..., C]`` as ``[M, C, kernel...]``."""
     assert dw.rank is not None
     return dw.transpose(0, -1, *range(1, dw.rank - 1))
+
+
+def _batch(x: Value, otherwise: int) -> int:
+    """The number of images, or the number to reckon with where it is not known."""
+    size = None if x.shape is None else x.shape[0]
+    return size if isinstance(size, int) else otherwise
 
 
 def _sizes(w: Value) -> list[int]:

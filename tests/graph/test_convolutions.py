@@ -77,10 +77,11 @@ def test_weights_of_many_positions(image, weights, attributes, products):
         ([2, 32, 64, 64], [64, 32, 3, 3], {"strides": [2, 2]}, "Gather"),
         ([2, 3, 64, 64], [8, 3, 7, 7], {"strides": [2, 2]}, "Conv"),
         ([2, 64, 7, 7], [64, 64, 1, 1], {}, "Gemm"),
+        ([2, 64, 7, 7], [64, 64, 5, 3], {"dilations": [1, 2]}, "Gemm"),
         ([2, 8, 32, 32], [8, 1, 3, 3], {"group": 8}, "Cast"),
         ([2, 8, "height", "width"], [8, 8, 3, 3], {}, "Slice"),
     ],
 )
 def test_other_forms_for_weights(image, weights, attributes, operator):
-    """Few positions, strides, a large kernel of few channels, one element, one channel to a group, unknown sizes."""
+    """Some positions, strides, a large kernel of few channels, few positions, one channel to a group, unknown sizes."""
     assert operator in adjoint(image, weights, "w", **attributes)

@@ -61,6 +61,17 @@ ROWS = [
         for batch in (0, 1, 3)
     ),
     case("Conv", normal(2, 6, 4, 3), normal(7, 6, 1, 1), strides=[2, 2], name="more_weights_than_positions_strided"),
+    *(
+        case(
+            "Conv",
+            normal(batch, 6, 4, 5),
+            normal(7, 6, 2, 3),
+            strides=[2, 1],
+            dilations=[1, 2],
+            name=f"windows_{batch}",
+        )
+        for batch in (0, 1, 2)
+    ),
     case("Conv", X1, normal(5, 4, 1), normal(5), name="conv1d_of_one_element"),
     case("Conv", X1, normal(6, 2, 3), normal(6), strides=[2], pads=[1, 1], group=2),
     case("Conv", X3, normal(4, 2, 3, 2, 2), normal(4), strides=[2, 1, 2], pads=[1, 0, 0, 0, 1, 1]),

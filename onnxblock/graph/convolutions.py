@@ -18,8 +18,8 @@ from .windows import Windows, known_sizes, pad_image, positions, spatial_shape, 
 
 _LARGEST_COLUMNS = 2**21
 """The number of elements of one image's windows up to which they are laid out side by side: 8 MiB in float32."""
-_LARGEST_SHIFTED = 2**22
-"""The same for one image's cotangents, laid out once for each place along the last axis of a kernel."""
+_LARGEST_SHIFTED = 2**25
+"""The number of elements up to which cotangents are laid out once for each place along the last axis of a kernel."""
 
 
 def convolution(image: Value, w: Value, windows: Windows, group: int) -> Value:
@@ -120,7 +120,7 @@ def weight_gradient(image: Value, dy: Value, w: Value, windows: Windows, group: 
     if len(kernel) == 2 and channels == 1 and outputs == group and prod(kernel) > 1:
         if count[1] <= 40 or windows.strides[1] > 1 or kernel[1] > 3:
             return _by_masked_columns(padded, dy, windows, outputs)
-    elif not few and prod(kernel) > 1 and _is_worth_shifting(windows, sizes, group):
+    elif not few and prod(kernel) > 1 and _is_worth_shifting(dy, windows, sizes, group):
         return _by_shifted_cotangents(padded, dy, windows, group, sizes)
     moderate = prod(count) * prod(kernel) * channels <= _LARGEST_COLUMNS
     if group == 1 and few and moderate and (prod(kernel) == 1 or _batch(dy, 8) * prod(count) <= 8 * outputs):
@@ -183,12 +183,12 @@ def _by_shifted_cotangents(padded: Value, dy: Value, windows: Windows, group: in
     return op.Reshape(op.Transpose(op.Concat(*found, axis=0), perm=order), [outputs, channels, *kernel])
 
 
-def _is_worth_shifting(windows: Windows, sizes: Sequence[int], group: int) -> bool:
+def _is_worth_shifting(dy: Value, windows: Windows, sizes: Sequence[int], group: int) -> bool:
     """Whether there are no strides, and the products are neither short nor narrow, of operands of moderate size."""
     outputs, channels, *kernel = sizes
     positions = prod(known_sizes(windows.count) or [])
     wide = channels >= 16 or 1 < channels >= outputs // group
-    moderate = outputs * kernel[-1] * positions <= _LARGEST_SHIFTED
+    moderate = _batch(dy, 8) * outputs * kernel[-1] * positions <= _LARGEST_SHIFTED
     return wide and moderate and positions >= 512 and all(s == 1 for s in windows.strides)
 
 

@@ -11,7 +11,7 @@ import dataclasses
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -58,6 +58,12 @@ InitialKind: TypeAlias = Literal["zeros", "ones", "parameter", "constant"]
 
 Dimension: TypeAlias = "int | str | None"
 """A fixed size, the name of a size that may vary, or nothing known."""
+
+
+def tensor_text(dtype: str, shape: Sequence[Dimension] | None) -> str:
+    """A tensor as messages and overviews name it: ``float32[batch, 784]``, and ``float32`` when the rank is unknown."""
+    return dtype if shape is None else f"{dtype}[{', '.join('?' if d is None else str(d) for d in shape)}]"
+
 
 _INPUT_ROLES: dict[str, set[str]] = {
     "training": {"user", "parameter", "frozen", "statistic", "gradient_buffer", "reset"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,7 @@ from onnxblock.errors import InvalidModelError
 from onnxblock.names import GRADIENTS_GROUP, STATE_PROPERTY
 
 from .api.storage import Extras
-from .manifest import Dimension, Input, Manifest, Output
+from .manifest import Input, Manifest, Output, tensor_text
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -62,7 +62,7 @@ def _of_manifest(manifest: Manifest) -> list[str]:
 
 def _port(port: Input | Output) -> tuple[str, str, str]:
     belonging = "" if port.parameter is None else f" of {port.parameter}"
-    return port.name, _form(port.dtype, port.shape), port.role + belonging
+    return port.name, tensor_text(port.dtype, port.shape), port.role + belonging
 
 
 def _of_checkpoint(path: Path) -> list[str]:
@@ -93,11 +93,7 @@ def _of_group(group: OptimizerGroup, learning_rate: float | None) -> list[str]:
 
 
 def _tensor(tensor: Tensor, nominal: bool = False) -> str:
-    return _form(tensor.element_type.name, None if nominal else tensor.shape)
-
-
-def _form(dtype: str, shape: Sequence[Dimension] | None) -> str:
-    return dtype if shape is None else f"{dtype}[{', '.join('?' if d is None else str(d) for d in shape)}]"
+    return tensor_text(tensor.element_type.name, None if nominal else tensor.shape)
 
 
 def _columns(rows: Iterable[tuple[str, str, str]]) -> list[str]:

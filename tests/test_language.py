@@ -150,9 +150,26 @@ def test_a_number_of_numpy_stands_on_the_left() -> None:
 
 def test_what_is_no_element_type_is_refused() -> None:
     with onnxblock.base(model()) as graph:
-        for use in (lambda: graph.input("q", "flaot32", (3,)), lambda: graph.value("y").cast("float23")):
+        for use in (
+            lambda: graph.input("q", "flaot32", (3,)),
+            lambda: graph.input("q", 999, (3,)),
+            lambda: graph.value("y").cast("float23"),
+        ):
             with pytest.raises(BlockBuildError, match="is no element type"):
                 use()
+
+
+@pytest.mark.parametrize("shape", [3, "batch", (2.5,), (-1, 3), [[2]], b"n"])
+def test_what_is_no_shape_is_refused(shape: Any) -> None:
+    with onnxblock.base(model()) as graph, pytest.raises(BlockBuildError, match="is no shape"):
+        graph.input("q", np.float32, shape)
+
+
+def test_shapes_are_any_list_of_dimensions() -> None:
+    with onnxblock.base(model()) as graph:
+        assert graph.input("sizes", np.float32, ["n", None, np.int64(4)]).shape == ("n", None, 4)
+        assert graph.input("scalar", np.float32, []).shape == ()
+        assert graph.input("unknown", np.float32, None).shape is None
 
 
 def test_numbers_take_the_type_of_the_first_typed_operand() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from artifacts.manifest import Dimension, Input
+from artifacts.manifest import Input, tensor_text
 from onnxblock.checkpoint import ElementType, element_type_of
 from onnxblock.errors import FeedError
 
@@ -46,21 +46,21 @@ class UserInput:
             try:
                 plain = np.asarray(value)
                 if plain.dtype.kind == "f" and self._dtype.kind in "iub":
-                    return f"{self.name!r} is {self._text(self.shape)}, what was given has fractions"
+                    return f"{self.name!r} is {self}, what was given has fractions"
                 array = np.asarray(value, self._dtype, order="C")
             except (TypeError, ValueError) as error:
                 return f"{self.name!r} cannot be made of what was given: {error}"
         if self._dtype == np.int64 and array.dtype.kind in "iu" and np.can_cast(array.dtype, self._dtype):
             array = array.astype(self._dtype, copy=False)
         if array.dtype != self._dtype and not (self.element_type is None and array.dtype.kind in "UO"):
-            return f"{self.name!r} is {self._text(self.shape)}, the array given is {array.dtype}{list(array.shape)}"
+            return f"{self.name!r} is {self}, the array given is {array.dtype}{list(array.shape)}"
         return array if self._fits(array.shape) else self._misfit(array.shape)
 
     def ortvalue(self, value: Any) -> Any | str:
         """``value``, an OrtValue, if its type and shape fit; otherwise what is wrong with it."""
         given = type_name(value.data_type())
         if given != self.type_name:
-            return f"{self.name!r} is {self._text(self.shape)}, the OrtValue given is {given}{list(value.shape())}"
+            return f"{self.name!r} is {self}, the OrtValue given is {given}{list(value.shape())}"
         return value if self._fits(value.shape()) else self._misfit(value.shape())
 
     def _fits(self, shape: Sequence[int]) -> bool:
@@ -72,12 +72,10 @@ class UserInput:
         )
 
     def _misfit(self, shape: Sequence[int]) -> str:
-        return f"{self.name!r} is {self._text(self.shape)}, what was given has shape {list(shape)}"
+        return f"{self.name!r} is {self}, what was given has shape {list(shape)}"
 
-    def _text(self, shape: Sequence[Dimension] | None) -> str:
-        if shape is None:
-            return f"{self.type_name} of any shape"
-        return f"{self.type_name}[{', '.join('?' if d is None else str(d) for d in shape)}]"
+    def __str__(self) -> str:
+        return tensor_text(self.type_name, self.shape)
 
 
 def checked(inputs: Sequence[UserInput], values: Sequence[Any], is_ortvalue: Sequence[bool]) -> list[Any]:

@@ -130,6 +130,17 @@ class TrainedModel(ABC):
         """Names of the results, of the training or the evaluation model according to the mode."""
         return list(self._current().user_outputs)
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._about()})"
+
+    def _about(self) -> str:
+        model = self._eval_model if not self.training and self._eval_model else self._train_model
+        inputs = ", ".join(f"{port.name} {port}" for port in model.user_inputs)
+        fixed = len(self.manifest.inputs_of("frozen", "statistic"))
+        trained = len({port.owner for port in self.manifest.inputs_of("parameter")})
+        mode = "training" if self.training else "evaluation"
+        return f"{inputs} -> {', '.join(model.user_outputs)}; parameters: {trained} trained, {fixed} not; {mode}"
+
     def _current(self) -> BoundModel:
         return self._train_model if self.training else self._evaluation_model()
 

@@ -51,6 +51,9 @@ class Optimizer(Stepping):
         if not self._storage.nominal:
             self._run = self._bind()
 
+    def __repr__(self) -> str:
+        return f"Optimizer({self._about_steps()})"
+
     def _bind(self) -> Callable[[], bool]:
         """Bind the model to the state's arrays; gives what does one step and tells whether it was done."""
         return self._bind_sequences() if self.manifest.inputs_of("parameters") else self._bind_tensors()

@@ -55,6 +55,9 @@ class TrainingStep(TrainedModel, Stepping):
     ) -> None:
         super().__init__(step_model_uri, state, eval_model_uri, device, session_options, providers=providers, seed=seed)
 
+    def __repr__(self) -> str:
+        return f"TrainingStep({self._about()}; {self._about_steps()})"
+
     def _begin(self) -> None:
         if self._storage.gradients_pending:
             raise CheckpointError(

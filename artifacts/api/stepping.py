@@ -32,6 +32,10 @@ class Stepping:
     manifest: Manifest
     _storage: Storage
 
+    def _about_steps(self) -> str:
+        kind = self.manifest.settings.get("optimizer", "unknown rule")
+        return f"{kind}, steps done: {self._group.step}, learning rate {self.get_learning_rate():g}"
+
     def _begin_steps(self) -> None:
         """Make the numbers that change from step to step, and the state's group of moments if it has none."""
         rates = self.manifest.inputs_of("learning_rate")

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from .types import numpy_dtype
+from .types import TensorType, numpy_dtype
 
 LARGEST = 4096
 """The number of elements up to which a known value is followed."""
@@ -31,6 +32,36 @@ def fold(op_type: str, inputs: Sequence[Array | None], attributes: Attributes) -
     except (ValueError, IndexError, ZeroDivisionError, TypeError):
         return None
     return result if result is not None and result.size <= LARGEST else None
+
+
+def fold_shape(op_type: str, known: TensorType | None, attributes: Attributes) -> Array | None:
+    """The value of Shape or Size of a tensor of this type, or None where some of its sizes that count are not known."""
+    if known is None or known.shape is None:
+        return None
+    dims = known.shape
+    if op_type == "Shape":
+        dims = dims[slice(attributes.get("start", 0), attributes.get("end"))]
+    if not all(isinstance(d, int) for d in dims):
+        return None
+    array = np.array(dims, np.int64)
+    return array if op_type == "Shape" else np.array(np.prod(array, dtype=np.int64), np.int64)
+
+
+def constant_node_value(node: NodeProto) -> Array | None:
+    """The numbers in a node Constant, or None where they are too many to follow, text or not in the model itself."""
+    attribute = node.attribute[0]
+    if attribute.name == "value":
+        if attribute.t.data_type == TensorProto.STRING or attribute.t.data_location == TensorProto.EXTERNAL:
+            return None
+        if np.prod(attribute.t.dims, dtype=np.int64) > LARGEST:
+            return None
+        return numpy_helper.to_array(attribute.t)
+    content = helper.get_attribute_value(attribute)
+    if attribute.name in ("value_float", "value_floats"):
+        return np.asarray(content, np.float32)
+    if attribute.name in ("value_int", "value_ints"):
+        return np.asarray(content, np.int64)
+    return None
 
 
 def _required(x: Array | None) -> Array:

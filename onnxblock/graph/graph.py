@@ -14,7 +14,7 @@ from onnx.defs import OpSchema
 
 from ..errors import BlockBuildError, InvalidModelError, UnknownNameError, did_you_mean
 from .dependencies import inner_names, reads
-from .folding import LARGEST, fold
+from .folding import LARGEST, constant_node_value, fold, fold_shape
 from .index import Index
 from .inference import (
     InferenceError,
@@ -30,7 +30,17 @@ from .loops import loop_output_types
 from .op import Operators
 from .passes.renaming import rename_reads
 from .schemas import arrange, find_schema, get_schema, opset_of
-from .types import FLOATS, Shape, TensorType, element_type, innermost_dtype, numpy_dtype, onnx_dtype, tensor_type
+from .types import (
+    FLOATS,
+    Dimension,
+    TensorType,
+    checked_shape,
+    element_type,
+    innermost_dtype,
+    numpy_dtype,
+    onnx_dtype,
+    tensor_type,
+)
 from .value import Operand, Value
 from .weights import Weights, constant_tensor
 
@@ -143,8 +153,8 @@ class Graph:
 
     # -- adding things
 
-    def input(self, name: str, dtype: int | npt.DTypeLike, shape: Shape) -> Value:
-        """A new graph input; raises :class:`BlockBuildError` when the name is taken.
+    def input(self, name: str, dtype: int | npt.DTypeLike, shape: Sequence[Dimension] | None) -> Value:
+        """A new graph input; raises :class:`BlockBuildError` for a name that is taken, and what is no dtype or shape.
 
         ``dtype`` is an ONNX element type or a NumPy one; dimensions are numbers, names of varying sizes, or None.
         """
@@ -153,7 +163,7 @@ class Graph:
                 f"the model already has a value called {name!r}, so it cannot be a new input.",
                 "Choose another name (target_name=..., labels_name=... of a loss).",
             )
-        self.proto.input.append(helper.make_tensor_value_info(name, element_type(dtype), shape))
+        self.proto.input.append(helper.make_tensor_value_info(name, element_type(dtype), checked_shape(shape)))
         self.sync()
         return Value(name, self)
 
@@ -299,7 +309,7 @@ class Graph:
             return inner is not None
         held = constant_tensor(node)
         if held is None:
-            content = _constant_node_value(node) if node.op_type == "Constant" and not node.domain else None
+            content = constant_node_value(node) if node.op_type == "Constant" and not node.domain else None
             if content is None:
                 return False
             held = numpy_helper.from_array(content)
@@ -388,7 +398,9 @@ class Graph:
             for n in node.input
             if n in self._producers
         )
-        return computed and any(not _is_static(self.tensor_type(name)) for name in node.output if name)
+        return computed and any(
+            known is None or not known.is_static for known in map(self.tensor_type, filter(None, node.output))
+        )
 
     def _is_declared_without_rank(self, name: str) -> bool:
         known = self.tensor_type(name)
@@ -397,7 +409,7 @@ class Graph:
     def _know(self, node: NodeProto) -> None:
         """Follow small integers through the node."""
         if node.op_type == "Constant":
-            known = _constant_node_value(node)
+            known = constant_node_value(node)
         else:
             attributes = {
                 a.name: helper.get_attribute_value(a) for a in node.attribute if a.type != AttributeProto.GRAPH
@@ -420,23 +432,11 @@ class Graph:
     def _fold(self, op_type: str, inputs: Iterable[str], attributes: dict[str, Any]) -> npt.NDArray[Any] | None:
         names = list(inputs)
         if op_type in ("Shape", "Size"):
-            return self._fold_shape(op_type, names[0], attributes)
+            return fold_shape(op_type, self.tensor_type(names[0]), attributes)
         known = [self._constants.get(name) if name else None for name in names]
         if not names or any(name and array is None for name, array in zip(names, known)):
             return None
         return fold(op_type, known, attributes)
-
-    def _fold_shape(self, op_type: str, name: str, attributes: dict[str, Any]) -> npt.NDArray[Any] | None:
-        known = self.tensor_type(name)
-        if known is None or known.shape is None:
-            return None
-        dims = known.shape
-        if op_type == "Shape":
-            dims = dims[slice(attributes.get("start", 0), attributes.get("end"))]
-        if not all(isinstance(d, int) for d in dims):
-            return None
-        array = np.array(dims, np.int64)
-        return array if op_type == "Shape" else np.array(np.prod(array, dtype=np.int64), np.int64)
 
     def _operands(self, schema: OpSchema, ordered: Sequence[Operand]) -> list[str]:
         """The names of the inputs; numbers become constants of the type that the operator wants there."""
@@ -566,26 +566,6 @@ def _attribute(schema: OpSchema, name: str, given: Any) -> AttributeProto:
     except (TypeError, ValueError) as error:
         raise BlockBuildError(f"{schema.name}: attribute {name}={given!r} does not fit: {error}") from None
     return made
-
-
-def _is_static(known: TensorType | None) -> bool:
-    return known is not None and known.shape is not None and all(isinstance(size, int) for size in known.shape)
-
-
-def _constant_node_value(node: NodeProto) -> npt.NDArray[Any] | None:
-    attribute = node.attribute[0]
-    if attribute.name == "value":
-        if attribute.t.data_type == TensorProto.STRING or attribute.t.data_location == TensorProto.EXTERNAL:
-            return None
-        if np.prod(attribute.t.dims, dtype=np.int64) > LARGEST:
-            return None
-        return numpy_helper.to_array(attribute.t)
-    content = helper.get_attribute_value(attribute)
-    if attribute.name in ("value_float", "value_floats"):
-        return np.asarray(content, np.float32)
-    if attribute.name in ("value_int", "value_ints"):
-        return np.asarray(content, np.int64)
-    return None
 
 
 def _reason(error: Exception) -> str:

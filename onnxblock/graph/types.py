@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -117,14 +118,29 @@ def onnx_dtype(dtype: npt.DTypeLike) -> int:
 
 def element_type(dtype: int | npt.DTypeLike) -> int:
     """An ONNX element type, given as such or as NumPy spells it; raises :class:`BlockBuildError` for anything else."""
-    if isinstance(dtype, int):
+    if isinstance(dtype, int) and dtype and dtype in TensorProto.DataType.values():
         return int(dtype)
     try:
-        return onnx_dtype(dtype)
+        return onnx_dtype(dtype)  # type: ignore[arg-type]  # a number is no dtype of NumPy either
     except (KeyError, TypeError):
         raise BlockBuildError(
             f"{dtype!r} is no element type.", "Give one of onnx.TensorProto, or a dtype of NumPy."
         ) from None
+
+
+def checked_shape(shape: object) -> Shape:
+    """``shape`` as a tuple; raises :class:`BlockBuildError` unless it is a list of dimensions, or None."""
+    if shape is None:
+        return None
+    if isinstance(shape, Iterable) and not isinstance(shape, (str, bytes)):
+        listed = tuple(int(d) if isinstance(d, np.integer) else d for d in shape)
+        if all(d is None or isinstance(d, str) or (isinstance(d, int) and d >= 0) for d in listed):
+            return listed
+    raise BlockBuildError(
+        f"{shape!r} is no shape.",
+        "Give a list of dimensions, each a size of at least 0, the name of a size that varies, or None: "
+        "['batch', 784], [] for a scalar; or None when even the rank is unknown.",
+    )
 
 
 def same_shape(a: Shape, b: Shape) -> bool:

@@ -295,6 +295,16 @@ def test_names_follow_the_mode(tmp_path):
     assert module.train(False).train().training
 
 
+def test_what_they_say_of_themselves(tmp_path):
+    _, module, optimizer = Files(tmp_path).open()
+    train(module, optimizer, 2)
+    assert repr(module).startswith("Module(x float32[")
+    assert repr(module).endswith("; training)")
+    assert f"parameters: {len(TRAINED)} trained" in repr(module)
+    assert repr(module.eval()).endswith("; evaluation)")
+    assert "steps done: 2, learning rate 0.001" in repr(optimizer)
+
+
 def test_evaluation_equals_training_loss(tmp_path):
     _, module, _ = Files(tmp_path).open()
     assert float(module.eval()(X, TARGET)) == pytest.approx(float(module.train()(X, TARGET)), rel=1e-6)

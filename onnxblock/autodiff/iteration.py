@@ -17,7 +17,7 @@ from onnx import GraphProto, TensorProto, TypeProto
 from ..errors import UnsupportedOperatorError
 from ..graph.arithmetic import reshape_like, shape_of, with_shape_of
 from ..graph.dependencies import needed_nodes
-from ..graph.loops import body_input_types, is_kept
+from ..graph.loops import body_input_types, is_kept, shape_of_given
 from ..graph.scatter import around
 from ..graph.sequences import sum_of, zeros_like_value
 from ..graph.subgraph import Subgraph
@@ -182,7 +182,10 @@ class Iteration:
         for name, value in kept.items():
             names[name] = value.at(body, forth)
         # The body runs only where its condition holds.
-        names.update(zip(self.given, (forth, body.constant(np.array(True))), strict=False))
+        given = (forth, body.constant(np.array(True)))
+        for declared, number in zip(self.body.input[: self.first], given, strict=False):
+            shape = shape_of_given(declared)
+            names[declared.name] = body.op.Reshape(number, shape) if shape else number
         self.work.fill(body, split, names)
         body.returns([running, *(names.get(value, value) for value in results)])
         return trips, body

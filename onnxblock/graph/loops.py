@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from onnx import GraphProto, NodeProto, TensorProto, TypeProto
+from onnx import GraphProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from .types import Shape, TensorType, tensor_type
 
@@ -23,8 +23,8 @@ def body_input_types(graph: Graph, node: NodeProto, body: GraphProto) -> dict[st
     """
     states = [v.name for v in body.input[2:]]
     types = {
-        body.input[0].name: TensorType(TensorProto.INT64, ()).to_proto(),
-        body.input[1].name: TensorType(TensorProto.BOOL, ()).to_proto(),
+        given.name: TensorType(dtype, shape_of_given(given)).to_proto()
+        for given, dtype in zip(body.input, (TensorProto.INT64, TensorProto.BOOL), strict=False)
     }
     for name, initial in zip(states, node.input[2:], strict=True):
         known, proto = graph.tensor_type(initial), graph.type_proto(initial)
@@ -37,6 +37,14 @@ def body_input_types(graph: Graph, node: NodeProto, body: GraphProto) -> dict[st
     while _forget_what_changes(graph, body, dict(zip(states, results, strict=True)), types):
         pass
     return types
+
+
+def shape_of_given(given: ValueInfoProto) -> tuple[int, ...]:
+    """The shape that a runtime gives to the number of the iteration, or to the condition: one element, of rank 0 or 1.
+
+    What the body declares decides; exporters that write the number of trips with an axis declare one.
+    """
+    return (1,) if len(given.type.tensor_type.shape.dim) == 1 else ()
 
 
 def _forget_what_changes(graph: Graph, body: GraphProto, states: dict[str, str], types: dict[str, TypeProto]) -> bool:

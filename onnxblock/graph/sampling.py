@@ -50,12 +50,11 @@ class Padding:
         """Where points are taken to lie, and the derivative of that in the point, None for 1 everywhere."""
         if self.mode == "zeros":
             return x, None
-        if self.mode == "reflection":
-            return self._reflect(x)
+        x, sign = self._reflect(x) if self.mode == "reflection" else (x, None)
         op = x.graph.op
-        low, high = self._bounds()
-        inside = op.And(op.GreaterOrEqual(x, low), op.LessOrEqual(x, high))
-        return op.Where(inside, x, self._inside(x)), mask(inside, x)
+        # On the outermost elements, where an identity grid with align_corners has points, it is 0 as in PyTorch.
+        inside = mask(op.And(op.Greater(x, self.size * 0.0), op.Less(x, self.size - 1.0)), x)
+        return self._inside(x), inside if sign is None else inside * sign
 
     def place(self, k: Value) -> tuple[Value, Value | None]:
         """The element that stands at the whole number ``k``, and 1 where there is one, None for everywhere."""

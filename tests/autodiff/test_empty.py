@@ -69,6 +69,8 @@ CASES = [
     case("Trilu", _none(0, 4, 4)),
     case("PRelu", _none(0, 4), normal(4)),
     case("Det", _none(0, 3, 3)),
+    case("Det", _none(0, 0)),
+    case("Det", _none(2, 0, 0)),
     case(
         "RoiAlign",
         normal(1, 2, 5, 5),

@@ -112,7 +112,7 @@ def det(g: RuleContext) -> RuleResult:
     left = op.Slice(every, [0], [-1])
     kept = op.Add(left, op.Cast(op.Not(op.Less(left, op.Unsqueeze(every, [1]))), to=TensorProto.INT64))
     rows, columns = op.Unsqueeze(kept, [1, 3]), op.Unsqueeze(kept, [0, 2])
-    square, smaller = op.Mul(n, n), op.Sub(n, 1)
+    square, smaller = op.Mul(n, n), op.Max(op.Sub(n, 1), 0)
     minors = op.Reshape(op.Add(op.Mul(rows, n), columns), op.Concat(square, smaller, smaller, axis=0), allowzero=1)
     elements = op.Reshape(g.x, op.Concat(op.Slice(shape_of(g.x), [0], [-2]), square, axis=0), allowzero=1)
     cofactors = reshape_like(op.Det(op.Gather(elements, minors, axis=-1)), g.x)

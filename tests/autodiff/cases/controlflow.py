@@ -106,6 +106,19 @@ COUNTING = """
         continue = Identity (condition)
     }>
 """
+# As PyTorch writes it: the number of trips, and so that of the iteration, with an axis.
+WITH_AXES = """
+    on = Constant <value = bool[1] {1}> ()
+    y = Loop (trips, on, x) <body = body (int64[1] k, bool[1] condition, float[3] s)
+        => (bool[1] continue, float[3] so) {
+        end = Add (k, k)
+        end1 = Add (end, trips)
+        part = Slice (w, k, end1)
+        m = ReduceSum <keepdims = 0> (part)
+        so = Mul (s, m)
+        continue = Identity (condition)
+    }>
+"""
 NESTED_LOOPS = """
     two = Constant <value = int64 {2}> ()
     y, ys = Loop (count, , x) <body = body (int64 k, bool condition, float[3] s)
@@ -142,6 +155,8 @@ LOOPS = [
         count=np.array(2), x=X[:2], w=W[:1]),
     loop_row("exchanged_states", EXCHANGED, "float[3] y, float[3] z", inputs="int64 count, float[3] x, float[3] w"),
     loop_row("counting", COUNTING, inputs="int64 count, float[3] x, float[3] w"),
+    row("Loop", "loop_with_axes", "int64[1] trips, float[3] x, float[3] w", "float[3] y", WITH_AXES,
+        trips=np.array([2]), x=X, w=W),
     loop_row("nested", NESTED_LOOPS, "float[3] y, float[n, 3] ys", inputs="int64 count, float[3] x, float[3] w"),
 ]  # fmt: skip
 

@@ -52,6 +52,23 @@ ROWS = [
         case("GridSample", IMAGE3, GRID3, padding_mode=padding, name=f"gridsample_3d_{padding}")
         for padding in ("zeros", "border", "reflection")
     ),
+    # On the outermost elements, 0; on the others, the slope on the right.
+    *(
+        case(
+            "GridSample",
+            [[[[1.0, 2.0, 4.0]]]],
+            [[[[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [beyond, 0.0]]]],
+            padding_mode=padding,
+            align_corners=1,
+            gradients=([[[taken]]], [[[[0, 0], [2, 0], [0, 0], [slope, 0]]]]),
+            name=f"gridsample_on_elements_{padding}",
+        )
+        for padding, beyond, taken, slope in (
+            ("border", -2.0, [2, 1, 1], 0),
+            ("reflection", -2.0, [1, 2, 1], -2),
+            ("reflection", 3.0, [2, 1, 1], 0),
+        )
+    ),
     case("AffineGrid", normal(2, 2, 3), np.array([2, 3, 4, 5])),
     case("AffineGrid", normal(2, 3, 4), np.array([2, 3, 2, 5, 4]), align_corners=1),
     case("Col2Im", normal(2, 12, 12), np.array([4, 5]), np.array([2, 2]), name="columns"),

@@ -3,7 +3,7 @@
 Their parts each leave results for the gradient and get a pass over the whole tensor.  The rule of the operator reads
 its input and output alone, so that fewer values live until the gradient is computed, and onnxruntime can fuse the
 forward nodes, which nobody else reads.  Where the group keeps NaN from its result, the gradient of its parts would be
-NaN all the same, as 0 * NaN is.
+NaN all the same, as 0 * NaN is; so it would where the slopes of two parts are infinite and zero.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 from onnx import NodeProto, TensorProto, helper
 
+from .. import names
 from ..graph.dependencies import reads
 from ..graph.graph import Graph
 from ..graph.value import Value
+from .squares import Squares
 
 _CUBIC = 0.044715
 _RELATIVE_ERROR = 1e-5
@@ -41,6 +43,11 @@ def composites(
             continue
         x, y = graph.value(operator.input[0]), graph.value(operator.output[0])
         if y.rank is not None and x.type == y.type:
+            found[node.output[0]] = operator
+    squares = Squares(reader.inside, reader.number, live)
+    for node in reader.live("Sqrt", "Pow", "Atan"):
+        operator = _root(reader, node, squares) or _angle(reader, node)
+        if operator is not None:
             found[node.output[0]] = operator
     return found
 
@@ -112,6 +119,24 @@ def _masked_softmax(reader: _Reader, last: NodeProto) -> NodeProto | None:
     return masked
 
 
+def _root(reader: _Reader, last: NodeProto, squares: Squares) -> NodeProto | None:
+    """A root of a sum of squares: a norm, a distance, a standard deviation."""
+    exponent = 0.5 if last.op_type == "Sqrt" else reader.number(last.input[1]) if last.op_type == "Pow" else None
+    if exponent is None or not 0 < exponent < 1 or not squares.make_up(last.input[0]):
+        return None
+    root = helper.make_node("RootOfSquares", last.input[:1], last.output, last.name, domain=names.OWN_DOMAIN)
+    root.attribute.append(helper.make_attribute("exponent", exponent))
+    return root
+
+
+def _angle(reader: _Reader, last: NodeProto) -> NodeProto | None:
+    """arctan(y / x), of which the angle of a point is made; x may be 0."""
+    quotient = reader.only("Div", last.input[0]) if last.op_type == "Atan" else None
+    if quotient is None or reader.number(quotient.input[1]):
+        return None
+    return helper.make_node("AtanOfQuotient", quotient.input, last.output, last.name, domain=names.OWN_DOMAIN)
+
+
 class _Reader:
     """Reads values as products and sums of others, as far as nobody else needs what is between."""
 
@@ -133,6 +158,10 @@ class _Reader:
     def producer(self, name: str) -> NodeProto | None:
         """The node that computes ``name``, whoever reads it."""
         return self._graph.producer(name)
+
+    def inside(self, name: str) -> NodeProto | None:
+        """The node that computes ``name``, whoever reads it; None where the value is asked for."""
+        return None if name in self._visible else self._producers.get(name)
 
     def _inner(self, name: str | None, readers: int = 1) -> NodeProto | None:
         if name is None or self._uses[name] != readers or name in self._visible:

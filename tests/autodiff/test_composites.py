@@ -146,3 +146,104 @@ def test_a_row_that_is_masked_as_a_whole_passes_zeros_back() -> None:
     p = np.exp(1) / (np.exp(1) + np.exp(3))
     slope = p * (1 - p) * (1 - 4)
     np.testing.assert_allclose(found, [[slope, 0, 0], [-slope, 0, 0]], rtol=1e-5, atol=1e-7)
+
+
+# What is the root of what, and what PyTorch says of it: a norm, a distance, a deviation, a magnitude, a cosine.
+SCALE = "k = Shape(x) c = ReduceProd(k) n = Cast<to=1>(c)"
+ROOTS = [
+    "s = Mul(x, x) r = ReduceSum(s, last) y = Sqrt(r)",
+    "s = Mul(x, x) r = ReduceSum(s, last) y = Pow(r, half)",
+    "e = Sub(x, x1) s = Pow(e, two) r = ReduceSum<keepdims=0>(s, last) z = Unsqueeze(r, last) y = Sqrt(z)",
+    "e = Abs(x) s = Pow(e, three) r = ReduceMean(s, last) y = Pow(r, third)",
+    f"{SCALE} s = Mul(x, x) r = ReduceMean(s, last) m = Mul(r, n) q = Sub(n, one) v = Div(m, q) y = Sqrt(v)",
+    "s = Mul(x, x) t = Pow(x1, two) a = Add(s, t) y = Sqrt(a)",
+    "s = ReduceSumSquare(x, last) t = ReduceSumSquare(x1, last) m = Mul(s, t) y = Sqrt(m)",
+]
+OTHER_ROOTS = [
+    "s = Mul(x, x1) r = ReduceSum(s, last) y = Sqrt(r)",
+    "s = Pow(x, three) r = ReduceSum(s, last) y = Sqrt(r)",
+    "s = Mul(x, x) t = Add(s, one) y = Sqrt(t)",
+    "s = Mul(x, x) t = Sub(s, x1) y = Sqrt(t)",
+    "s = Mul(x, x) t = Mul(s, x1) y = Sqrt(t)",
+    "s = Mul(x, x) t = Div(one, s) y = Sqrt(t)",
+    "s = Mul(x, x) y = Pow(s, three)",
+    "s = Mul(x, x) y = Pow(s, x1)",
+    "y = Sqrt(x)",
+]
+
+
+def root_model(nodes: str) -> ModelProto:
+    model: ModelProto = parser.parse_model(f"""
+    <ir_version: 8, opset_import: ["" : 18]>
+    g (float[2,3] x0, float[2,3] x1) => (float[a,b] y)
+    <float one = {{1}}, float half = {{0.5}}, float third = {{0.33333333}}, float two = {{2}}, float three = {{3}},
+     int64[1] last = {{-1}}>
+    {{ x = Identity(x0) {nodes} }}
+    """)
+    return model
+
+
+ROOT_LIVE = {"x0", "x1", "x", "y", *"aemrstvz"}
+
+
+@pytest.mark.parametrize("nodes", ROOTS)
+def test_roots_of_sums_of_squares_are_found(nodes: str) -> None:
+    model = root_model(nodes)
+    (node,) = found_in(model, ROOT_LIVE)
+    assert node.op_type == "RootOfSquares"
+    assert list(node.input) == list(model.graph.node[-1].input[:1])
+    assert check_gradients(model, wrt=["x0", "x1"], tolerance=1e-6).passed
+
+
+@pytest.mark.parametrize("nodes", OTHER_ROOTS)
+def test_other_roots_are_left_alone(nodes: str) -> None:
+    assert found_in(root_model(nodes), ROOT_LIVE) == []
+
+
+def test_a_sum_of_squares_that_is_asked_for_has_the_slope_of_the_root() -> None:
+    model = root_model(ROOTS[0])
+    assert found_in(model, ROOT_LIVE, ("s",)) == []
+    assert found_in(model, ROOT_LIVE, ("r",)) == []
+
+
+def gradients_at(model: ModelProto, x0: np.ndarray, x1: np.ndarray) -> list[np.ndarray]:
+    gradient = onnxblock.gradients(model, ["x0", "x1"])
+    session = ort.InferenceSession(gradient.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x0": x0, "x1": x1})
+
+
+@pytest.mark.parametrize("nodes", ROOTS)
+def test_at_zero_the_gradient_of_a_root_is_zero(nodes: str) -> None:
+    zeros = np.zeros((2, 3), np.float32)
+    for found in gradients_at(root_model(nodes), zeros, zeros):
+        np.testing.assert_array_equal(found, zeros)
+
+
+def test_a_row_of_zeros_leaves_the_others_as_they_are() -> None:
+    x = np.array([[3, 0, 4], [0, 0, 0]], np.float32)
+    found, _ = gradients_at(root_model(ROOTS[0]), x, x)
+    np.testing.assert_allclose(found, [[0.6, 0, 0.8], [0, 0, 0]], rtol=1e-6)
+
+
+ANGLE = "q = Div(x, x1) y = Atan(q)"
+
+
+def test_the_angle_of_a_point_is_found() -> None:
+    model = root_model(ANGLE)
+    (node,) = found_in(model, {*ROOT_LIVE, "q"})
+    assert (node.op_type, list(node.input)) == ("AtanOfQuotient", ["x", "x1"])
+    assert check_gradients(model, wrt=["x0", "x1"], tolerance=1e-6).passed
+
+
+@pytest.mark.parametrize("nodes", ["q = Div(x, two) y = Atan(q)", "y = Atan(x)", "q = Mul(x, x1) y = Atan(q)"])
+def test_other_angles_are_left_alone(nodes: str) -> None:
+    assert found_in(root_model(nodes), {*ROOT_LIVE, "q"}) == []
+    assert found_in(root_model(ANGLE), {*ROOT_LIVE, "q"}, ("q",)) == []
+
+
+def test_the_gradient_of_an_angle_is_pytorchs_on_the_axes() -> None:
+    y = np.array([[0, 1, -2], [0, 0, 3]], np.float32)
+    x = np.array([[0, 0, 0], [1, -4, 4]], np.float32)
+    dy, dx = gradients_at(root_model(ANGLE), y, x)
+    np.testing.assert_allclose(dy, [[0, 0, 0], [1, -0.25, 0.16]], rtol=1e-6)
+    np.testing.assert_allclose(dx, [[0, -1, 0.5], [0, 0, -0.12]], rtol=1e-6)

@@ -7,6 +7,7 @@ import math
 
 from onnx import TensorProto
 
+from ... import names
 from ...graph.arithmetic import cast_like, mask
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
@@ -133,6 +134,18 @@ def _power_slope(g: RuleContext, x: Value, p: Value) -> Value:
     return (x ** (p - 1 + mask(g.op.Equal(p, 0), x))) * p
 
 
+@gradient("RootOfSquares", domain=names.OWN_DOMAIN)
+def root_of_squares(g: RuleContext) -> RuleResult:
+    """d u^p = p u^p / u du for 0 < p < 1; 0 at 0, as for norms and deviations in PyTorch.
+
+    Where u is 0, its own slope in what it is made of is 0 too, and infinity would make that NaN.
+    """
+    exponent: float = g.attr("exponent")
+    if exponent == 0.5:
+        return g.dy * 0.5 / (g.y + mask(g.op.Equal(g.y, 0), g.y))
+    return g.dy * exponent * (g.y / (g.x + mask(g.op.Equal(g.x, 0), g.x)))
+
+
 @gradient("Exp")
 def exp(g: RuleContext) -> RuleResult:
     """d(e^x) = e^x dx."""
@@ -193,6 +206,15 @@ def _root_of_one_minus_square(x: Value) -> Value:
 def atan(g: RuleContext) -> RuleResult:
     """d arctan x = dx / (1 + x²)."""
     return g.dy / (1 + g.x * g.x)
+
+
+@gradient("AtanOfQuotient", domain=names.OWN_DOMAIN)
+def atan_of_quotient(g: RuleContext) -> RuleResult:
+    """d arctan(y / x) = (x dy - y dx) / (x² + y²), also where x = 0; 0 where both are 0, as PyTorch's atan2."""
+    y, x = g.inputs
+    square = y * y + x * x
+    d = g.dy / (square + mask(g.op.Equal(square, 0), square))
+    return d * x if g.wants(0) else None, -(d * y) if g.wants(1) else None
 
 
 @gradient("Sinh")

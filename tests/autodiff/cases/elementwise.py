@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from onnx import TensorProto
+from onnx import TensorProto, parser
 
-from . import REFERENCE, case, normal
+from . import REFERENCE, Case, case, model_case, normal
 
 # onnxruntime has float32 kernels only, and no unsigned exponents in float64.
 EVALUATORS = dict.fromkeys(
-    ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Erf", "Mean", "Sinh", "Tan"), REFERENCE
+    ("Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Cosh", "Erf", "Mean", "Sinh", "Tan", "AtanOfQuotient"),
+    REFERENCE,
 ) | dict.fromkeys(("pow_types_float32_uint*",), REFERENCE)
 
 EXCEPTIONS = {
@@ -33,7 +34,25 @@ _BINARY = ("Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "Sum")
 _POSITIVE = normal(2, 3) ** 2 + 0.5
 _INF, _LOG2 = math.inf, math.log(2)
 
+
+def group(op_type: str, nodes: str) -> Case:
+    """Standard operators that are differentiated as one of the engine's own."""
+    model = parser.parse_model(f"""
+        <ir_version: 8, opset_import: ["" : 18]>
+        row (float[3,4] a, float[3,4] b) => (float[m,n] y)
+        <int64[1] last = {{-1}}, float half = {{0.5}}, float third = {{0.33333333}}, float three = {{3}}> {{ {nodes} }}
+    """)
+    return model_case(op_type, model, {"a": normal(3, 4), "b": normal(3, 4, seed=1)}, op_type, domain="onnxblock")
+
+
+GROUPS = [
+    group("RootOfSquares", "s = Mul(a, a) r = ReduceSum(s, last) t = Sqrt(r) y = Mul(t, b)"),
+    group("RootOfSquares", "m = Abs(a) s = Pow(m, three) r = ReduceSum(s, last) t = Pow(r, third) y = Mul(t, b)"),
+    group("AtanOfQuotient", "q = Div(a, b) y = Atan(q)"),
+]
+
 ROWS = [
+    *GROUPS,
     # -- scalars, nothing at all, broadcasting
     *(case(op, 0.4) for op in _UNARY),
     *(case(op, normal(0, 3)) for op in _UNARY),

@@ -13,11 +13,13 @@ from onnx import (
     TensorProto,
     TypeProto,
     helper,
+    numpy_helper,
     shape_inference,
 )
 from onnx.defs import OpSchema
 
 from .dependencies import all_nodes, reads
+from .folding import constant_node_value
 from .schemas import opset_of
 from .types import TensorType, same_shape, tensor_type
 from .waiting import is_declared
@@ -89,15 +91,18 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
     """Forget shapes that come from nodes whose inference is wrong, and infer again what depends on them."""
     opset = opset_of(model)
     tainted: set[str] = set()
-    initializers = {t.name: t for t in model.graph.initializer}
+    constants = {t.name: t for t in model.graph.initializer}
     for node in model.graph.node:
+        content = constant_node_value(node) if node.op_type == "Constant" else None
+        if content is not None:
+            constants[node.output[0]] = numpy_helper.from_array(content, node.output[0])
         wrong = wrongly_inferred(node, types)
         if not wrong and tainted.isdisjoint(node.input):
             continue
         from .schemas import find_schema
 
         schema = find_schema(node.op_type, opset, node.domain)
-        found = {} if schema is None else infer_node(schema, node, types, initializers, model.opset_import)
+        found = {} if schema is None else infer_node(schema, node, types, constants, model.opset_import)
         for name in node.output:
             inferred = found.get(name, types.get(name))
             if inferred is None:
@@ -122,6 +127,7 @@ def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     2. ConvTranspose with SAME padding and an output_padding: the size is input · stride, the padding is added to it.
     3. STFT without an explicit ``onesided``: the default of 1 is ignored.
     4. Attention with sizes that are not numbers: some of the sizes of its outputs are zero.
+    5. SequenceAt of elements with named sizes: every element gets the same names, though their sizes may differ.
     """
     if is_uncertain_pool(node):
         image = tensor_type(types.get(node.input[0]))
@@ -133,6 +139,10 @@ def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     if node.op_type == "Attention" and node.domain in ("", "ai.onnx"):
         inputs = [tensor_type(types.get(name)) for name in node.input if name]
         return not all(known is not None and known.is_static for known in inputs)
+    if node.op_type == "SequenceAt":
+        sequence = types.get(node.input[0])
+        element = None if sequence is None else tensor_type(sequence.sequence_type.elem_type)
+        return element is not None and any(isinstance(size, str) for size in element.shape or ())
     return node.op_type == "STFT" and "onesided" not in attributes_of(node)
 
 
@@ -141,6 +151,9 @@ def rightly_inferred(node: NodeProto, types: Mapping[str, TypeProto], found: Typ
     known = tensor_type(found)
     if known is None:
         return found
+    if node.op_type == "SequenceAt" and known.shape is not None:
+        numbers = [size if isinstance(size, int) else None for size in known.shape]
+        return helper.make_tensor_type_proto(known.dtype, numbers)
     sizes = None
     if known.shape is not None and (is_uncertain_pool(node) or is_uncertain_transpose(node)):
         sizes = right_sizes(node, [tensor_type(types.get(name)) for name in node.input])

@@ -56,6 +56,19 @@ BRANCHES = """
                     else_branch = other () => (seq(float[3]) less) { less = SequenceErase (s) }>
     y = ConcatFromSequence <axis = 0> (t)
 """
+# A piece of size 1 against one of size 4: what a piece is not known to be, it must not be taken to share with another.
+BROADCAST = """
+    bb = Mul (b, b)
+    n = Constant <value = int64[2] {1, 4}> ()
+    s = SplitToSequence <axis = 1> (bb, n)
+    first = Constant <value = int64 {0}> ()
+    u = SequenceAt (s, first)
+    v = SequenceAt (s, p)
+    scores = Softmax <axis = 0> (u)
+    m = Mul (v, scores)
+    axes = Constant <value_ints = [1]> ()
+    y = ReduceSum (m, axes)
+"""
 MATRICES = "float[2, 3] a, float[2, 5] b"
 
 ROWS = [
@@ -117,6 +130,7 @@ ROWS = [
             )
         )
     ),
+    row("SplitToSequence", "split_and_broadcast", at(1) + BROADCAST, "float[2, 1] y", "float[2, 5] b"),
     *(
         row(
             "SplitToSequence",

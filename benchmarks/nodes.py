@@ -66,8 +66,12 @@ def idle(model: onnx.ModelProto) -> list[str]:
             return kinds.get(first) == attributes["to"]
         if node.op_type == "Transpose":
             return "perm" in attributes and list(attributes["perm"]) == sorted(attributes["perm"])
-        if node.op_type in {"Reshape", "Expand", "Squeeze", "Unsqueeze", "Flatten", "Tile", "Slice", "Pad"}:
+        if node.op_type in {"Reshape", "Expand", "Squeeze", "Unsqueeze", "Flatten", "Tile"}:
             return same_shape
+        if node.op_type == "Slice":
+            return same_shape and (len(others) < 4 or (others[3] is not None and bool(np.all(others[3] > 0))))
+        if node.op_type == "Pad":
+            return others[0] is not None and not np.any(others[0])
         if node.op_type in {"Concat", "Sum", "Max", "Min"}:
             return len(node.input) == 1
         neutral = {"Mul": 1, "Div": 1, "Pow": 1, "Add": 0, "Sub": 0}.get(node.op_type)

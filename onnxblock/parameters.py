@@ -44,8 +44,8 @@ _SETTINGS = {
 }
 """Float inputs that set how an operator works: by default they are not trained."""
 
-_WITH_GRADIENT = {("", "Clip"), ("", "OneHot"), ("", "Pad"), ("", "Pow")}
-"""Operators whose settings have a gradient: one that the model computes is no setting."""
+_WITHOUT_GRADIENT = {("", "Dropout"), ("", "Resize"), ("", "RoiAlign"), ("", "MaxRoiPool"), (MICROSOFT, "MatMulBnb4")}
+"""Operators whose settings have no gradient.  Those of others have: what the model computes is no setting there."""
 
 _BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias", "final_logits_bias")
 """Parts of the names that PyTorch models give to what they do not train."""
@@ -139,11 +139,11 @@ def choose_parameters(
         chosen, reasons = trainable_by_default(graph, [loss], kept)
     else:
         chosen = set(asked) & set(weights) - set(statistics)
-        on_path = _differentiable_values(graph, [loss])
+        on_path, settings = _differentiable_values(graph, [loss])
         for name in asked:
             if name in statistics:
                 reasons[name] = "a running statistic: it is moved by the data, not by gradients"
-            elif name in weights and name not in on_path:
+            elif name in weights and name not in on_path and name not in settings:
                 reasons[name] = "trained as asked, but on no differentiable path to the loss: its gradient is zero"
         for name, dtype in weights.items():
             if dtype in FLOATS and name not in chosen and name not in reasons:
@@ -231,7 +231,7 @@ def trainable_by_default(
     ``outputs`` are the loss, or the values that a loss will be made of.
     """
     statistics = set(running_statistics(graph.model))
-    on_path = _differentiable_values(graph, outputs)
+    on_path, settings = _differentiable_values(graph, outputs)
     noted = origins(graph.model.graph)
     constants = graph.index.written | noted_constants(graph.model)
     chosen: set[str] = set()
@@ -244,6 +244,8 @@ def trainable_by_default(
             reasons[name] = "frozen as asked"
         elif name in statistics:
             reasons[name] = "a running statistic of BatchNormalization"
+        elif name in settings and name not in on_path:
+            reasons[name] = f"a setting of {settings[name]}; name it in requires_grad to train it"
         elif name not in on_path:
             reasons[name] = "on no differentiable path to the loss"
         elif name in constants:
@@ -266,26 +268,33 @@ def trainable_by_default(
     return chosen, reasons
 
 
-def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> set[str]:
-    """The values from which a gradient path leads to one of ``outputs``, settings of operators aside."""
-    on_path = set(map(str, outputs))
+def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> tuple[set[str], dict[str, str]]:
+    """The values from which a gradient path leads to one of ``outputs``, settings of operators aside.
+
+    The second result has the settings that have a gradient, each with the operator that it is one of.
+    """
+    on_path, settings = set(map(str, outputs)), dict[str, str]()
     computed = {name for node in graph.model.graph.node if node.op_type != "Constant" for name in node.output}
     for node in reversed(graph.model.graph.node):
         if on_path.isdisjoint(node.output):
             continue
         if isinstance(registry.find(node.op_type, node.domain), NoGradient):
             continue
-        on_path.update(name for name in _gradient_reads(node, computed) if graph.carries_gradient(name))
-    return on_path
+        differentiable = {name for name in reads(node) if graph.carries_gradient(name)}
+        set_only = differentiable & _settings(node, computed)
+        on_path |= differentiable - set_only
+        if (node.domain, node.op_type) not in _WITHOUT_GRADIENT:
+            settings.update(dict.fromkeys(set_only, f"{node.op_type} {node.name or node.output[0]!r}"))
+    return on_path, settings
 
 
-def _gradient_reads(node: NodeProto, computed: set[str]) -> set[str]:
-    names, operator = reads(node), (node.domain, node.op_type)
-    settings = _SETTINGS.get(operator, ())
-    set_only = {node.input[k] for k in settings if k < len(node.input)}
-    if operator in _WITH_GRADIENT:
-        set_only -= computed
-    return names - (set_only - {n for k, n in enumerate(node.input) if k not in settings})
+def _settings(node: NodeProto, computed: set[str]) -> set[str]:
+    operator = (node.domain, node.op_type)
+    numbers = _SETTINGS.get(operator, ())
+    found = {node.input[k] for k in numbers if k < len(node.input)}
+    if operator not in _WITHOUT_GRADIENT:
+        found -= computed
+    return found - {name for k, name in enumerate(node.input) if k not in numbers}
 
 
 def _lift_constants(graph: Graph, names: Iterable[str], weights: dict[str, int]) -> None:

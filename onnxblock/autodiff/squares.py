@@ -30,13 +30,13 @@ class Squares:
         live: set[str],
     ) -> None:
         self._producer, self._number, self._live = producer, number, live
-        self._known: dict[str, bool] = {}
+        self._known: dict[tuple[str, int], bool] = {}
 
     def make_up(self, name: str, farthest: int = _FARTHEST) -> bool:
         """Whether ``name`` is a sum of squares, or of other powers above 1 that are never negative."""
-        if name not in self._known:
-            self._known[name] = self._look(name, farthest)
-        return self._known[name]
+        if (name, farthest) not in self._known:
+            self._known[name, farthest] = self._look(name, farthest)
+        return self._known[name, farthest]
 
     def _look(self, name: str, farthest: int) -> bool:
         node = self._producer(name)

@@ -151,7 +151,7 @@ def _by_taps(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequ
         return op.Reshape(joined, [outputs, channels, *kernel])
     if prod(kernel) == 1:
         return op.Reshape(found[0], [outputs, channels, *kernel])
-    return _channels_before_taps(op.Reshape(found[0], [outputs, *kernel, channels]))
+    return _channels_before_taps(op.Reshape(found[0], [outputs, *kernel, channels]), len(kernel))
 
 
 def _by_shifted_cotangents(padded: Value, dy: Value, windows: Windows, group: int, sizes: Sequence[int]) -> Value:
@@ -213,7 +213,7 @@ def _by_gathered_rows(padded: Value, dy: Value, windows: Windows, outputs: int, 
         op.Gather(rows, window_places(padded, windows, windows_first=True), axis=1), [-1, prod(kernel) * channels]
     )
     cotangents = op.Reshape(_channels_first(dy, rank), [outputs, -1])
-    return _channels_before_taps(op.Reshape(op.Gemm(cotangents, columns), [outputs, *kernel, channels]))
+    return _channels_before_taps(op.Reshape(op.Gemm(cotangents, columns), [outputs, *kernel, channels]), rank)
 
 
 def _channels_first(x: Value, rank: int) -> Value:
@@ -268,10 +268,9 @@ def _by_exchanged_convolution(padded: Value, dy: Value, windows: Windows, group:
     return op.Transpose(cut, perm=[1, 0, *axes])
 
 
-def _channels_before_taps(dw: Value) -> Value:
-    """``[M, kernel..., C]`` as ``[M, C, kernel...]``."""
-    assert dw.rank is not None
-    return dw.transpose(0, -1, *range(1, dw.rank - 1))
+def _channels_before_taps(dw: Value, rank: int) -> Value:
+    """``[M, kernel..., C]`` as ``[M, C, kernel...]``, of a kernel with ``rank`` axes."""
+    return dw.graph.op.Transpose(dw, perm=[0, rank + 1, *range(1, rank + 1)])
 
 
 def _batch(x: Value, otherwise: int) -> int:

@@ -192,6 +192,12 @@ def test_what_waits_is_not_looked_through():
         "one = Constant<value = float[1] {1.0}>() t = Div(x, one) y = Relu(t)",
         "zero = Constant<value = float {0.0}>() t = Sub(x, zero) y = Relu(t)",
         "t = Identity(x) u = Sum(t) y = Relu(u)",
+        "one = Constant<value = float[4] {1.0, 1.0, 1.0, 1.0}>() t = Mul(x, one) y = Relu(t)",
+        "p = Constant<value = int64[6] {0, 0, 0, 0, 0, 0}>() t = Pad(x, p) y = Relu(t)",
+        "a = Constant<value = int64[1] {0}>() b = Constant<value = int64[1] {9}>() t = Slice(x, a, b) y = Relu(t)",
+        """a = Constant<value = int64[2] {0, -4}>() b = Constant<value = int64[2] {3, 4}>()
+        k = Constant<value = int64[2] {1, 2}>() one = Constant<value = int64[2] {1, 1}>()
+        t = Slice(x, a, b, k, one) y = Relu(t)""",
     ],
 )
 def test_nodes_that_change_nothing(body):
@@ -207,10 +213,44 @@ def test_nodes_that_change_nothing(body):
         ("s = Constant<value = int64[3] {4, 3, 2}>() t = Reshape(x, s) y = Relu(t)", "Reshape"),
         ("t = Cast<to = 11>(x) u = Cast<to = 1>(t) y = Relu(u)", "Cast"),
         ("y = Identity(x)", "Identity"),
+        ("p = Constant<value = int64[6] {0, 0, 1, 0, 0, -1}>() t = Pad(x, p) y = Relu(t)", "Pad"),
+        ("p = Constant<value = int64[6] {0, 0, 0, 0, 0, 1}>() t = Pad(x, p) y = Relu(t)", "Pad"),
+        (
+            """a = Constant<value = int64[1] {-1}>() b = Constant<value = int64[1] {-9}>()
+            k = Constant<value = int64[1] {1}>() t = Slice(x, a, b, k, a) y = Relu(t)""",
+            "Slice",
+        ),
+        (
+            """a = Constant<value = int64[1] {0}>() b = Constant<value = int64[1] {3}>()
+            k = Constant<value = int64[1] {2}>() t = Slice(x, a, b, k) y = Relu(t)""",
+            "Slice",
+        ),
     ],
 )
 def test_nodes_that_change_something(body, kept):
     assert finished(model_of(body, x=X), {"x": X})[kept] >= 1
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "left"),
+    [
+        ("n", "-1", {"Relu": 1}),
+        ("n, 3, 4", "-1, 3, 4", {"Relu": 1}),
+        ("n, 3, 4", "-1, 4, 3", {"Reshape": 1, "Relu": 1}),
+        ("n, 3, m", "-1, 3, 4", {"Reshape": 1, "Relu": 1}),
+        ("n, 0, 4", "2, 0, 4", {"Reshape": 1, "Relu": 1}),
+    ],
+)
+def test_views_that_can_have_but_one_shape(before, after, left):
+    sizes = after.split(", ")
+    allowed = "<allowzero = 1>" if "0" in sizes else ""
+    result = after.replace("-1", "k")
+    text = f"""<ir_version: 9, opset_import: ["" : 18]> g (float[{before}] x) => (float[{result}] y) {{
+        s = Constant<value = int64[{len(sizes)}] {{{after}}}>() t = Reshape{allowed}(x, s) y = Relu(t)
+    }}"""
+    graph = Graph(parser.parse_model(text))
+    run_passes(graph.model, graph.tensor_type)
+    assert Counter(node.op_type for node in graph.model.graph.node if node.op_type != "Constant") == left
 
 
 def test_sizes_that_only_the_graph_can_compute():

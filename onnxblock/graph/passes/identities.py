@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import prod
 
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
@@ -17,21 +18,22 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     """Remove nodes whose result is what they are given.
 
     1. Identity.  2. Sum, Max, Min, Mean and Concat of one input.  3. Transpose that keeps every axis.  4. Cast to the
-    type that is there.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.
+    type that is there.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.  7. Pad by
+    nothing, and Slice of everything.
 
     A node whose output is an output of the graph stays: its name is part of the interface.  So does a view that makes
     what reads it wait (:mod:`~onnxblock.graph.waiting`).
     """
     graph = model.graph
     outputs = {o.name for o in graph.output}
-    constants = {t.name: t for t in graph.initializer if _is_one_number(t)}
+    constants = {t.name: t for t in graph.initializer if _is_short(t)}
     replaced: dict[str, str] = {}
     kept = []
     for node in graph.node:
         if replaced:
             rename_reads(node, replaced)
         if node.op_type == "Constant":
-            constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_one_number(a.t))
+            constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_short(a.t))
         same = None if node.output[0] in outputs else _unchanged(node, types, constants)
         if same is None:
             kept.append(node)
@@ -44,8 +46,11 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     return True
 
 
-_SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Flatten", "Reshape", "Squeeze", "Tile", "Unsqueeze"})
+_VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
+_SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Tile", *_VIEWS})
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+_LONGEST = 16
+"""Number of elements of the longest constants that are looked at: paddings of eight axes."""
 
 
 def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProto]) -> str | None:
@@ -65,13 +70,17 @@ def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProt
         to = next(a.i for a in node.attribute if a.name == "to")
         return first if before is not None and before.dtype == to else None
     if node.op_type in _SAME_IF_SHAPE_STAYS:
-        return first if _same_size(before, after) and not is_waiting(node) else None
+        same = _same_size(before, after) or (node.op_type in _VIEWS and _same_but_for_one(before, after))
+        return first if same and not is_waiting(node) else None
+    if node.op_type == "Pad":
+        return first if _is_all(constants.get(node.input[1]) if len(node.input) > 1 else None, 0) else None
+    if node.op_type == "Slice":
+        forwards = len(node.input) < 5 or _is_all(constants.get(node.input[4]), 1)
+        return first if forwards and _same_size(before, after) else None
     if node.op_type not in _NEUTRAL:
         return None
     for data, other in _operands(node):
-        number = constants.get(other)
-        is_neutral = number is not None and bool(np.all(numpy_helper.to_array(number) == _NEUTRAL[node.op_type]))
-        if is_neutral and _same_size(types(data), after):
+        if _is_all(constants.get(other), _NEUTRAL[node.op_type]) and _same_size(types(data), after):
             return data
     return None
 
@@ -88,5 +97,21 @@ def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
     return a.shape == b.shape and all(isinstance(size, int) for size in a.shape)
 
 
-def _is_one_number(tensor: TensorProto) -> bool:
-    return len(tensor.dims) <= 1 and all(d == 1 for d in tensor.dims)
+def _same_but_for_one(before: TensorType | None, after: TensorType | None) -> bool:
+    """Whether both shapes are the same if their numbers of elements are: all sizes are known and equal but for one."""
+    if before is None or after is None or before.shape is None or after.shape is None:
+        return False
+    if len(before.shape) != len(after.shape):
+        return False
+    known = [
+        a == b for a, b in zip(before.shape, after.shape, strict=True) if isinstance(a, int) and isinstance(b, int)
+    ]
+    return False not in known and len(known) >= len(before.shape) - 1 and 0 not in before.shape
+
+
+def _is_all(tensor: TensorProto | None, number: int) -> bool:
+    return tensor is not None and bool(np.all(numpy_helper.to_array(tensor) == number))
+
+
+def _is_short(tensor: TensorProto) -> bool:
+    return bool(prod(tensor.dims) <= _LONGEST)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 
 import onnx
@@ -102,7 +103,11 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
         from .schemas import find_schema
 
         schema = find_schema(node.op_type, opset, node.domain)
-        found = {} if schema is None else infer_node(schema, node, types, constants, model.opset_import)
+        found: dict[str, TypeProto] = {}
+        if schema is not None:
+            # A branch that is never taken may fit no input of this rank.
+            with contextlib.suppress(shape_inference.InferenceError):
+                found = infer_node(schema, node, types, constants, model.opset_import)
         for name in node.output:
             inferred = found.get(name, types.get(name))
             if inferred is None:

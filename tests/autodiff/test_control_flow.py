@@ -208,3 +208,27 @@ def test_a_sequence_needed_in_every_iteration() -> None:
     for count in range(4):
         found = onnxblock.check_gradients(model, {"x": X.astype(np.float64), "count": np.array(count)}, outputs=["y"])
         assert found.comparisons
+
+
+def test_a_branch_that_fits_no_input_of_this_rank_has_no_part() -> None:
+    """PyTorch's hstack joins vectors along the only axis and everything else along the second."""
+    body = """
+        zero = Constant <value_int = 0> ()
+        one = Constant <value_int = 1> ()
+        s = SequenceConstruct (x, w)
+        first = SequenceAt (s, zero)
+        sizes = Shape (first)
+        rank = Size (sizes)
+        is_vector = Equal (rank, one)
+        joined = If (is_vector) <then_branch = then () => (float[8] p) { p = Concat <axis = 0> (first, w) },
+                                 else_branch = other () => (float[8] q) { q = Concat <axis = 1> (first, w) }>
+        half = Constant <value_ints = [4]> ()
+        end = Constant <value_ints = [8]> ()
+        last = Slice (joined, half, end)
+        y = Mul (last, first)
+    """
+    session = onnxruntime.InferenceSession(with_gradients(body).SerializeToString(), providers=["CPUExecutionProvider"])
+    y, dx, dw = session.run(None, {"x": X, "w": W, "c": np.array(True), "dy": COTANGENT})
+    np.testing.assert_allclose(y, X * W)
+    np.testing.assert_allclose(dx, COTANGENT * W)
+    np.testing.assert_allclose(dw, COTANGENT * X)

@@ -12,6 +12,7 @@ from onnx import GraphProto, NodeProto, TypeProto, helper
 from ...graph.sequences import zeros_like_value
 from ...graph.subgraph import Subgraph
 from ...graph.types import innermost_dtype, is_sequence
+from ...graph.value import Value
 from ..bodies import BodyGradient, Split, add_body_output, add_node_output
 from ..iteration import Iteration
 from ..randomness import is_random
@@ -24,11 +25,16 @@ def if_(g: RuleContext) -> RuleResult:
     """A second If on the same condition, whose branches are the gradients of the branches.
 
     Each gives the cotangent of every outer value that either of them reads, zeros where it does not.  The forward If
-    puts out what the gradient reads of its inner values.
+    puts out what the gradient reads of its inner values.  Where the condition is known while building, only the branch
+    that is taken is differentiated: the other may be one that fits no input of this rank.
     """
     branches = [BodyGradient(g.graph, _body(g.node, name)) for name in ("then_branch", "else_branch")]
-    found = []
-    for branch in branches:
+    condition = g.constant(0)
+    found: list[dict[str, Value]] = []
+    for is_then, branch in zip((True, False), branches, strict=True):
+        if condition is not None and bool(condition) is not is_then:
+            found.append({})
+            continue
         outputs = zip(branch.body.output, g.grads, strict=True)
         cotangents = [(output.name, branch.joint.value(d)) for output, d in outputs if d is not None]
         found.append(branch.differentiate(cotangents, g.captured))

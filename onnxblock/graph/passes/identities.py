@@ -70,7 +70,7 @@ def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProt
         to = next(a.i for a in node.attribute if a.name == "to")
         return first if before is not None and before.dtype == to else None
     if node.op_type in _SAME_IF_SHAPE_STAYS:
-        same = _same_size(before, after) or (node.op_type in _VIEWS and _same_but_for_one(before, after))
+        same = _same_size(before, after) or (_refuses_nothing(node, constants) and _same_but_for_one(before, after))
         return first if same and not is_waiting(node) else None
     if node.op_type == "Pad":
         return first if _is_all(constants.get(node.input[1]) if len(node.input) > 1 else None, 0) else None
@@ -95,6 +95,14 @@ def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
     if a is None or b is None or a.shape is None:
         return False
     return a.shape == b.shape and all(isinstance(size, int) for size in a.shape)
+
+
+def _refuses_nothing(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
+    """Whether a node is a view that leaves a size open, and so checks none."""
+    if node.op_type != "Reshape":
+        return node.op_type in _VIEWS
+    sizes = constants.get(node.input[1])
+    return sizes is not None and -1 in numpy_helper.to_array(sizes)
 
 
 def _same_but_for_one(before: TensorType | None, after: TensorType | None) -> bool:

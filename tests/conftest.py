@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +21,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if collection_path == SLOW and not named and not config.getoption("--slow"):
         return True
     return None
+
+
+def pytest_collection_finish() -> None:
+    """Keep the collector of cycles from looking through all tests again and again: a tenth of the time of exports."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -71,7 +71,7 @@ def idle(model: onnx.ModelProto) -> list[str]:
         if node.op_type == "Slice":
             return same_shape and (len(others) < 4 or (others[3] is not None and bool(np.all(others[3] > 0))))
         if node.op_type == "Pad":
-            return others[0] is not None and not np.any(others[0])
+            return bool(others) and others[0] is not None and not np.any(others[0])
         if node.op_type in {"Concat", "Sum", "Max", "Min"}:
             return len(node.input) == 1
         neutral = {"Mul": 1, "Div": 1, "Pow": 1, "Add": 0, "Sub": 0}.get(node.op_type)

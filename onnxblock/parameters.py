@@ -244,7 +244,7 @@ def trainable_by_default(
             reasons[name] = "frozen as asked"
         elif name in statistics:
             reasons[name] = "a running statistic of BatchNormalization"
-        elif name in settings and name not in on_path:
+        elif name in settings:
             reasons[name] = f"a setting of {settings[name]}; name it in requires_grad to train it"
         elif name not in on_path:
             reasons[name] = "on no differentiable path to the loss"
@@ -271,7 +271,7 @@ def trainable_by_default(
 def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> tuple[set[str], dict[str, str]]:
     """The values from which a gradient path leads to one of ``outputs``, settings of operators aside.
 
-    The second result has the settings that have a gradient, each with the operator that it is one of.
+    The second result has the values that are settings only and have a gradient, each with an operator that it sets.
     """
     on_path, settings = set(map(str, outputs)), dict[str, str]()
     computed = {name for node in graph.model.graph.node if node.op_type != "Constant" for name in node.output}
@@ -285,7 +285,7 @@ def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> tuple[set[st
         on_path |= differentiable - set_only
         if (node.domain, node.op_type) not in _WITHOUT_GRADIENT:
             settings.update(dict.fromkeys(set_only, f"{node.op_type} {node.name or node.output[0]!r}"))
-    return on_path, settings
+    return on_path, {name: operator for name, operator in settings.items() if name not in on_path}
 
 
 def _settings(node: NodeProto, computed: set[str]) -> set[str]:

@@ -48,7 +48,12 @@ def fold_shape(op_type: str, known: TensorType | None, attributes: Attributes) -
 
 
 def constant_node_value(node: NodeProto) -> Array | None:
-    """The numbers in a node Constant, or None where they are too many to follow, text or not in the model itself."""
+    """The numbers in a node Constant, or None where they are too many to follow, text or not in the model itself.
+
+    Other nodes, and those of the same name in another domain, have none.
+    """
+    if node.op_type != "Constant" or node.domain not in ("", "ai.onnx"):
+        return None
     attribute = node.attribute[0]
     if attribute.name == "value":
         if attribute.t.data_type == TensorProto.STRING or attribute.t.data_location == TensorProto.EXTERNAL:

@@ -309,7 +309,7 @@ class Graph:
             return inner is not None
         held = constant_tensor(node)
         if held is None:
-            content = constant_node_value(node) if node.op_type == "Constant" and not node.domain else None
+            content = constant_node_value(node)
             if content is None:
                 return False
             held = numpy_helper.from_array(content)

@@ -93,15 +93,17 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
     opset = opset_of(model)
     tainted: set[str] = set()
     constants = {t.name: t for t in model.graph.initializer}
+    literals = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
-        content = constant_node_value(node) if node.op_type == "Constant" else None
-        if content is not None:
-            constants[node.output[0]] = numpy_helper.from_array(content, node.output[0])
         wrong = wrongly_inferred(node, types)
         if not wrong and tainted.isdisjoint(node.input):
             continue
         from .schemas import find_schema
 
+        for name in literals.keys() & set(node.input):
+            content = constant_node_value(literals.pop(name))
+            if content is not None:
+                constants[name] = numpy_helper.from_array(content, name)
         schema = find_schema(node.op_type, opset, node.domain)
         found: dict[str, TypeProto] = {}
         if schema is not None:

@@ -252,10 +252,18 @@ def _refuse(problems: list[str]) -> None:
 
 def _plain(value: Any) -> Any:
     """Dataclasses as objects without their empty optional fields, tuples as lists."""
-    if dataclasses.is_dataclass(value):
-        items = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
-        return {name: _plain(item) for name, item in items.items() if item is not None or name == "shape"}
-    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if type(value) not in _FIELDS:
+        return value
+    items = {name: getattr(value, name) for name in _FIELDS[type(value)]}
+    return {name: _plain(item) for name, item in items.items() if item is not None or name == "shape"}
+
+
+_FIELDS = {
+    kind: tuple(field.name for field in dataclasses.fields(kind))
+    for kind in (Manifest, Input, Output, StatePair, Initial)
+}
 
 
 # -- reading: what each object holds

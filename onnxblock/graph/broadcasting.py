@@ -25,8 +25,9 @@ def widen_scalars(graph: Graph) -> None:
     for node in list(nodes):
         if node.op_type not in _BROADCASTING or node.domain or len(node.input) != 2:
             continue
+        shapes = [None if known is None else known.shape for known in map(graph.tensor_type, node.input)]
         for k, name in enumerate(node.input):
-            shape, other = graph.value(name).shape, graph.value(node.input[1 - k]).shape
+            shape, other = shapes[k], shapes[1 - k]
             if shape is None or other is None or len(shape) >= len(other):
                 continue
             if _is_scalar(shape) and _ends_in_one(other):

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from onnx import AttributeProto, GraphProto, NodeProto
 
 
-def subgraphs(node: NodeProto) -> Iterator[GraphProto]:
+def subgraphs(node: NodeProto) -> Sequence[GraphProto]:
     """The bodies of a control-flow node."""
+    if not node.attribute:
+        return ()
+    found: list[GraphProto] = []
     for attribute in node.attribute:
-        if attribute.type == AttributeProto.GRAPH:
-            yield attribute.g
-        elif attribute.type == AttributeProto.GRAPHS:
-            yield from attribute.graphs
+        kind = attribute.type
+        if kind == AttributeProto.GRAPH:
+            found.append(attribute.g)
+        elif kind == AttributeProto.GRAPHS:
+            found.extend(attribute.graphs)
+    return found
+
+
+def has_operator(nodes: Iterable[NodeProto], *op_types: str) -> bool:
+    """Whether one of the nodes is one of these operators of ONNX."""
+    return any(node.op_type in op_types and not node.domain for node in nodes)
 
 
 def inner_names(node: NodeProto) -> Iterator[str]:

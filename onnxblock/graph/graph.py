@@ -29,7 +29,7 @@ from .literals import Literal, allowed_dtypes, literal_dtype
 from .loops import loop_output_types
 from .op import Operators
 from .passes.renaming import rename_reads
-from .schemas import arrange, find_schema, get_schema, opset_of
+from .schemas import arrange, find_schema, get_schema, input_types, opset_of
 from .types import (
     FLOATS,
     Dimension,
@@ -128,10 +128,10 @@ class Graph:
 
     def tensor_type(self, name: str) -> TensorType | None:
         """Element type and shape of a tensor; None for a sequence or when nothing is known."""
-        key = str(name)
-        if key not in self._tensor_types:
-            self._tensor_types[key] = tensor_type(self._types.get(key))
-        return self._tensor_types[key]
+        known = self._tensor_types.get(name)
+        if known is None and name not in self._tensor_types:
+            known = self._tensor_types[str(name)] = tensor_type(self._types.get(name))
+        return known
 
     def type_proto(self, name: str) -> TypeProto | None:
         """The type of a value of any kind, or None when unknown."""
@@ -233,7 +233,10 @@ class Graph:
         node = NodeProto(op_type=op_type, input=operands, output=names, name=names[0], domain=domain)
         node.attribute.extend(_attribute(schema, name, given) for name, given in named.items())
         self._infer(node, schema, strict=True)
-        return self._append(node)
+        self._names.take(inner_names(node))
+        if op_type == "Constant":
+            self._know(node)
+        return self._register(node)
 
     def _append_foreign(
         self, op_type: str, inputs: Sequence[Operand], attributes: Mapping[str, Any], outputs: int, domain: str
@@ -243,10 +246,17 @@ class Graph:
         return self._append(helper.make_node(op_type, operands, names, name=names[0], domain=domain, **attributes))
 
     def _append(self, node: NodeProto) -> list[Value]:
+        self._index_node(node)
+        return self._register(node)
+
+    def _register(self, node: NodeProto) -> list[Value]:
+        """Append a node whose names are taken and whose types are known."""
         self.proto.node.append(node)
-        self._index_node(self.proto.node[-1])
+        kept = self.proto.node[-1]
+        names = list(node.output)
+        self._producers.update((name, kept) for name in names if name)
         self._indexed[2] = len(self.proto.node)
-        return [Value(name, self) for name in node.output]
+        return [Value(name, self) for name in names]
 
     def unique(self, name: str) -> str:
         """A name that nothing in the graph has yet: ``name``, or ``name`` with a number."""
@@ -440,7 +450,8 @@ class Graph:
 
     def _operands(self, schema: OpSchema, ordered: Sequence[Operand]) -> list[str]:
         """The names of the inputs; numbers become constants of the type that the operator wants there."""
-        formals = [schema.inputs[min(k, len(schema.inputs) - 1)].type_str for k in range(len(ordered))]
+        types = input_types(schema)
+        formals = [types[min(k, len(types) - 1)] for k in range(len(ordered))]
         bound: dict[str, int] = {}
         first: int | None = None
         for formal, operand in zip(formals, ordered):
@@ -471,9 +482,11 @@ class Graph:
 
     def _infer(self, node: NodeProto, schema: OpSchema, strict: bool, only: str | None = None) -> None:
         if not node.domain and len(node.output) == 1:
-            plain = operand_with_output_type(node.op_type, [self.tensor_type(name) for name in node.input])
-            if plain is not None and node.input[plain] in self._types:
-                self.set_type(node.output[0], self._types[node.input[plain]])
+            operands = [(name, self.tensor_type(name)) for name in node.input]
+            plain = operand_with_output_type(node.op_type, [known for _, known in operands])
+            if plain is not None and operands[plain][0] in self._types:
+                source, known = operands[plain]
+                self._types[node.output[0]], self._tensor_types[node.output[0]] = self._types[source], known
                 return
         try:
             found = infer_node(schema, node, self._types, self._constant_protos, self.model.opset_import)

@@ -29,11 +29,12 @@ from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpo
 _LONGEST_VECTOR = 65_536
 
 
-def infer_model(model: ModelProto) -> dict[str, TypeProto]:
+def infer_model(model: ModelProto, *, follow_contents: bool = True) -> dict[str, TypeProto]:
     """The type of every value of the main graph that can be inferred.
 
     The model's own ``value_info`` is dropped first, since exporters leave stale shapes there, but for what only this
-    library's declaration tells.  Nodes whose inferred shapes are known to be wrong count as dynamic.
+    library's declaration tells.  Nodes whose inferred shapes are known to be wrong count as dynamic.  Sizes that the
+    model computes are found only with ``follow_contents``.
     """
     bare = ModelProto()
     bare.CopyFrom(model)
@@ -52,7 +53,7 @@ def infer_model(model: ModelProto) -> dict[str, TypeProto]:
     imported = {entry.domain for entry in bare.opset_import}
     forgotten = {node.domain for node in all_nodes(bare.graph.node)} - imported - {"", "ai.onnx"}
     bare.opset_import.extend(helper.make_opsetid(domain, 1) for domain in sorted(forgotten))
-    follow_contents = not _has_long_vector(bare)
+    follow_contents = follow_contents and not _has_long_vector(bare)
     inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=follow_contents)
     graph = inferred.graph
     types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}

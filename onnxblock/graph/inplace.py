@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
 
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, inliner, numpy_helper
 
-from .dependencies import needed_nodes, reads, subgraphs
+from .dependencies import has_operator, needed_nodes, reads, subgraphs
 from .inference import infer_model
-from .types import TensorType, same_shape, tensor_type
+from .types import same_shape, tensor_type
 from .value import Value
 
 ELEMENTWISE = frozenset(
@@ -61,14 +62,18 @@ class InPlace:
     def __init__(self, model: ModelProto, wholes: Mapping[str, str] | None = None) -> None:
         self._wholes = wholes or {}
         flat = inliner.inline_local_functions(model) if model.functions else model
-        # before: inside of an If, ONNX's inference starts by copying what it knows of all values outside
-        types = infer_model(model)
-        self._types: dict[str, TensorType | None] = {name: tensor_type(t) for name, t in types.items()}
+        # Of the model with its functions: inside of an If, ONNX's inference starts by copying what it knows of all
+        # values outside.  Where no sizes are computed from others, as in an optimizer, none need be followed.
+        types = infer_model(model, follow_contents=has_operator(flat.graph.node, "Shape", "Size"))
+        self._type = cache(lambda name: tensor_type(types.get(name)))
         self._outputs = {v.name for v in flat.graph.output}
-        self._tensors = {t.name: t for t in flat.graph.initializer}
+        self._tensors = tensors = {t.name: t for t in flat.graph.initializer}
+        self._is_constant = cache(lambda name, number: _is_all(tensors[name], number))
         self._producers: dict[str, NodeProto] = {}
         self._readers: dict[str, list[NodeProto]] = {}
         self._positions: dict[int, int] = {}
+        self._reads: dict[int, set[str]] = {}
+        self._shares: dict[int, list[str]] = {}
         for node in flat.graph.node:
             if node.op_type == "Constant":
                 self._tensors.update((node.output[0], a.t) for a in node.attribute if a.type == AttributeProto.TENSOR)
@@ -76,7 +81,8 @@ class InPlace:
             self._positions[id(node)] = k
             for name in node.output:
                 self._producers[name] = node
-            for name in reads(node):
+            self._reads[id(node)] = reads(node)
+            for name in self._reads[id(node)]:
                 self._readers.setdefault(name, []).append(node)
 
     def is_safe(self, old: str, new: str) -> bool:
@@ -100,14 +106,16 @@ class InPlace:
         """
         if not self._same_form(old, new):
             return None
-        aliases, in_order = self._aliases(old, rearranged=True), self._aliases(old, rearranged=False)
+        aliases = self._aliases(old, rearranged=True)
         if old in self._wholes:
             aliases |= self._aliases(self._wholes[old], rearranged=True)
         writer, made = self._writer(new)
         if writer is None or made in aliases or not aliases.isdisjoint(self._outputs):
             return None
-        read = aliases & reads(writer)
-        if read and not (_is_elementwise(writer) and all(x in in_order and self._same_form(x, made) for x in read)):
+        read = aliases & self._reads[id(writer)]
+        if read and not (_is_elementwise(writer) and all(self._same_form(x, made) for x in read)):
+            return None
+        if read and not read <= self._aliases(old, rearranged=False):
             return None
         readers = [node for name in aliases for node in self._readers.get(name, ()) if node is not writer]
         feeding = {id(self._producers[name]) for name in self._roots(writer) if name in self._producers}
@@ -131,13 +139,20 @@ class InPlace:
         return taken
 
     def _same_form(self, a: str, b: str) -> bool:
-        first, second = self._types.get(a), self._types.get(b)
+        first, second = self._type(a), self._type(b)
         if first is None or second is None or first.dtype != second.dtype:
             return False
         return same_shape(first.shape, second.shape)
 
     def _shared(self, node: NodeProto) -> list[str]:
-        """The inputs whose memory the output of ``node`` may have.
+        """The inputs whose memory the output of ``node`` may have."""
+        key = id(node)
+        if key not in self._shares:
+            self._shares[key] = self._find_shared(node)
+        return self._shares[key]
+
+    def _find_shared(self, node: NodeProto) -> list[str]:
+        """The same, not remembered.
 
         1. A container of tensors.  2. A view, or a node that may turn out to do nothing.  3. A factor that a runtime
         may fold into the product after it.
@@ -147,7 +162,7 @@ class InPlace:
         if node.op_type in _CONTAINERS:
             return [name for name in node.input if name]
         if node.op_type == "If":
-            return [name for body in subgraphs(node) for inner in body.node for name in self._shared(inner)]
+            return [name for body in subgraphs(node) for inner in body.node for name in self._find_shared(inner)]
         if node.op_type in _VIEWS | _REARRANGING or (node.op_type in _VARIADIC and len(node.input) == 1):
             return [node.input[0]]
         if node.op_type not in _NEUTRAL:
@@ -160,7 +175,7 @@ class InPlace:
         return [
             data
             for data, other in pairs
-            if other in self._tensors and (into_product or _is_all(self._tensors[other], _NEUTRAL[node.op_type]))
+            if other in self._tensors and (into_product or self._is_constant(other, _NEUTRAL[node.op_type]))
         ]
 
     def _aliases(self, old: str, *, rearranged: bool) -> set[str]:
@@ -184,7 +199,7 @@ class InPlace:
 
     def _roots(self, node: NodeProto) -> Iterator[str]:
         """What ``node`` reads, and what that may share memory with."""
-        pending = list(reads(node))
+        pending = list(self._reads[id(node)])
         while pending:
             name = pending.pop()
             yield name
@@ -199,7 +214,7 @@ class InPlace:
         # the nearest first: the readers of a state are, and what all tensors share is a long way back
         seen, pending = {id(writer)}, deque([writer])
         while missing and pending:
-            for name in reads(pending.popleft()):
+            for name in self._reads[id(pending.popleft())]:
                 producer = self._producers.get(name)
                 if producer is None or self._positions[id(producer)] < first:
                     continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import onnx
@@ -75,19 +76,48 @@ def get_schema(op_type: str, opset: int, domain: str = "") -> OpSchema:
     )
 
 
+@functools.cache
+def input_types(schema: OpSchema) -> tuple[str, ...]:
+    """What an operator calls the types of its inputs; the last is that of all further ones where it is variadic."""
+    return tuple(formal.type_str for formal in schema.inputs)
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What :func:`arrange` asks of a schema, whose own answers are made anew each time."""
+
+    positions: Mapping[str, int]
+    variadic: bool
+    required: tuple[tuple[int, str], ...]
+    attributes: frozenset[str]
+    required_attributes: tuple[str, ...]
+
+
+@functools.cache
+def _form(schema: OpSchema) -> _Form:
+    option = OpSchema.FormalParameterOption
+    return _Form(
+        positions={formal.name: k for k, formal in enumerate(schema.inputs)},
+        variadic=bool(schema.inputs) and schema.inputs[-1].option == option.Variadic,
+        required=tuple((k, formal.name) for k, formal in enumerate(schema.inputs) if formal.option == option.Single),
+        attributes=frozenset(schema.attributes),
+        required_attributes=tuple(name for name, attribute in schema.attributes.items() if attribute.required),
+    )
+
+
 def arrange(schema: OpSchema, inputs: Sequence[Any], named: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
     """Sort what a caller gave into the inputs and attributes of ``schema``.
 
     What one opset takes as an attribute and another as an input (``axes``, ``split``, ``pads``, ...) may be given by
     name: it goes where ``schema`` wants it.  Raises :class:`BlockBuildError` that lists everything that does not fit.
     """
-    positions = {formal.name: k for k, formal in enumerate(schema.inputs)}
-    variadic = bool(schema.inputs) and schema.inputs[-1].option == OpSchema.FormalParameterOption.Variadic
+    form = _form(schema)
+    positions, count = form.positions, len(form.positions)
     ordered, attributes, problems = list(inputs), {}, []
     for name, given in named.items():
         if given is None:
             continue
-        if name in schema.attributes:
+        if name in form.attributes:
             attributes[name] = given
         elif name in positions:
             ordered.extend([None] * (positions[name] + 1 - len(ordered)))
@@ -95,18 +125,15 @@ def arrange(schema: OpSchema, inputs: Sequence[Any], named: Mapping[str, Any]) -
                 problems.append(f"input {name!r} is given twice")
             ordered[positions[name]] = given
         else:
-            problems.append(f"no attribute or input {name!r}." + did_you_mean(name, {*schema.attributes, *positions}))
+            problems.append(f"no attribute or input {name!r}." + did_you_mean(name, {*form.attributes, *positions}))
     while ordered and ordered[-1] is None and len(ordered) > schema.min_input:
         ordered.pop()
-    if len(ordered) > len(schema.inputs) and not variadic:
-        problems.append(f"{len(ordered)} inputs given, at most {len(schema.inputs)} taken")
-    for k, formal in enumerate(schema.inputs):
-        required = formal.option == OpSchema.FormalParameterOption.Single
-        if required and (k >= len(ordered) or ordered[k] is None):
-            problems.append(f"input {formal.name!r} is missing")
-    for name, attribute in schema.attributes.items():
-        if attribute.required and name not in attributes:
-            problems.append(f"attribute {name!r} is missing")
+    if len(ordered) > count and not form.variadic:
+        problems.append(f"{len(ordered)} inputs given, at most {count} taken")
+    for k, name in form.required:
+        if k >= len(ordered) or ordered[k] is None:
+            problems.append(f"input {name!r} is missing")
+    problems += [f"attribute {name!r} is missing" for name in form.required_attributes if name not in attributes]
     if problems:
         raise BlockBuildError(
             f"{schema.name} (opset {schema.since_version}): {listed(problems)}", f"It is {signature(schema)}."

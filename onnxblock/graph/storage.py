@@ -11,7 +11,7 @@ import numpy.typing as npt
 from onnx import TensorProto, numpy_helper
 
 from ..errors import InvalidModelError
-from .types import dtype_name, numpy_dtype
+from .types import ELEMENT_TYPES, dtype_name, numpy_dtype
 
 # Types narrower than the NumPy type that onnx gives for them, in some release at least.
 _NARROW_BITS = {
@@ -44,13 +44,13 @@ _TYPED_FIELDS: dict[int, str] = {
 
 def is_numeric(dtype: int) -> bool:
     """Whether tensors of this element type are plain bytes (strings are not)."""
-    return dtype in TensorProto.DataType.values() and dtype not in {TensorProto.UNDEFINED, TensorProto.STRING}
+    return dtype in ELEMENT_TYPES and dtype not in {TensorProto.UNDEFINED, TensorProto.STRING}
 
 
 def element_bits(dtype: int) -> int:
     """Bits per element; raises :class:`InvalidModelError` for strings and unknown types."""
     if not is_numeric(dtype):
-        kind = dtype_name(dtype) if dtype in TensorProto.DataType.values() else f"unknown type {dtype}"
+        kind = dtype_name(dtype) if dtype in ELEMENT_TYPES else f"unknown type {dtype}"
         raise InvalidModelError(f"tensors of {kind} are not plain numbers.")
     narrow: int | None = _NARROW_BITS.get(TensorProto.DataType.Name(dtype))
     return numpy_dtype(dtype).itemsize * 8 if narrow is None else narrow

@@ -35,6 +35,9 @@ INTEGERS = frozenset(
     }
 )
 
+ELEMENT_TYPES = frozenset(TensorProto.DataType.values())
+"""The numbers of all element types that ONNX has."""
+
 
 @dataclass(frozen=True)
 class TensorType:
@@ -61,12 +64,13 @@ class TensorType:
 
 def tensor_type(proto: TypeProto | None) -> TensorType | None:
     """The tensor type in ``proto``; None for sequences, optionals and unknown types."""
-    if proto is None or not proto.HasField("tensor_type") or not proto.tensor_type.elem_type:
+    if proto is None:
         return None
     tensor = proto.tensor_type
-    if not tensor.HasField("shape"):
-        return TensorType(tensor.elem_type, None)
-    return TensorType(tensor.elem_type, tuple(_dimension(d) for d in tensor.shape.dim))
+    dtype = tensor.elem_type
+    if not dtype:
+        return None
+    return TensorType(dtype, tuple(map(_dimension, tensor.shape.dim)) if tensor.HasField("shape") else None)
 
 
 def innermost_dtype(proto: TypeProto | None) -> int | None:
@@ -84,8 +88,9 @@ def is_sequence(proto: TypeProto | None) -> bool:
 
 
 def _dimension(dim: onnx.TensorShapeProto.Dimension) -> Dimension:
-    if dim.HasField("dim_value"):
-        return dim.dim_value if dim.dim_value >= 0 else None
+    size: int = dim.dim_value
+    if size or dim.HasField("dim_value"):
+        return size if size >= 0 else None
     return dim.dim_param or None
 
 
@@ -118,7 +123,7 @@ def onnx_dtype(dtype: npt.DTypeLike) -> int:
 
 def element_type(dtype: int | npt.DTypeLike) -> int:
     """An ONNX element type, given as such or as NumPy spells it; raises :class:`BlockBuildError` for anything else."""
-    if isinstance(dtype, int) and dtype and dtype in TensorProto.DataType.values():
+    if isinstance(dtype, int) and dtype and dtype in ELEMENT_TYPES:
         return int(dtype)
     try:
         return onnx_dtype(dtype)  # type: ignore[arg-type]  # a number is no dtype of NumPy either

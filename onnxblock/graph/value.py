@@ -50,21 +50,25 @@ class Value(str):
     @property
     def dtype(self) -> int | None:
         """Element type as ``onnx.TensorProto.DataType``, or None when unknown."""
-        return None if self.type is None else self.type.dtype
+        known = self.type
+        return None if known is None else known.dtype
 
     @property
     def shape(self) -> Shape:
         """Dimensions (numbers, symbols or None), or None when the rank is unknown."""
-        return None if self.type is None else self.type.shape
+        known = self.type
+        return None if known is None else known.shape
 
     @property
     def rank(self) -> int | None:
-        return None if self.type is None else self.type.rank
+        known = self.type
+        return None if known is None else known.rank
 
     @property
     def is_static(self) -> bool:
         """Whether every dimension is a known number."""
-        return self.type is not None and self.type.is_static
+        known = self.type
+        return known is not None and known.is_static
 
     # -- arithmetic
 

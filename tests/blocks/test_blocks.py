@@ -185,6 +185,12 @@ class TestOperators:
         assert [p.shape for p in parts] == [(3, 1), (3, 3)]
         assert len(evaluate(blocks.MaxPool(kernel_shape=[2], outputs=2), {"x": X[None]})) == 2
 
+    def test_sizes_in_a_constant_node_are_known(self):
+        with onnxblock.empty_base() as graph:
+            x = graph.input("x", TensorProto.FLOAT, ["rows", 4])
+            sizes = graph.op.Constant(value_ints=[2, 6])
+            assert graph.op.Reshape(x, graph.op.Add(sizes, [0, 1])).shape == (2, 7)
+
     def test_control_flow_has_the_outputs_of_its_body(self):
         def body(op_type):
             outputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [3, 4]) for n in (op_type, op_type + "2")]

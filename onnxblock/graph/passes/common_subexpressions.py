@@ -29,7 +29,7 @@ def merge_common_subexpressions(model: ModelProto, _: Types = unknown) -> bool:
     for node in graph.node:
         if replaced:
             rename_reads(node, replaced)
-        if node.op_type in RANDOM or any(True for _ in subgraphs(node)):
+        if node.op_type in RANDOM or subgraphs(node):
             kept.append(node)
             continue
         key = _key(node)

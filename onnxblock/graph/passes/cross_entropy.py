@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
+from ..dependencies import has_operator
 from .types import Types, unknown
 
 _OPERATORS = ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss")
@@ -21,7 +22,7 @@ def expand_cross_entropy(model: ModelProto, types: Types = unknown) -> bool:
     that is no class ends the run with an error, also a negative one.  Opset 18 or later.
     """
     graph = model.graph
-    if all(node.op_type not in _OPERATORS or node.domain for node in graph.node):
+    if not has_operator(graph.node, *_OPERATORS):
         return False
     nodes = list(graph.node)
     del graph.node[:]

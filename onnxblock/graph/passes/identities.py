@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
+from functools import cache
 from math import prod
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
 from ..types import TensorType
 from ..waiting import is_waiting
 from .renaming import rename_reads
 from .types import Types, unknown
+
+Constants: TypeAlias = "Callable[[str], npt.NDArray[Any] | None]"
+"""Gives the content of a short constant, or None for anything else."""
 
 
 def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
@@ -26,15 +32,17 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     """
     graph = model.graph
     outputs = {o.name for o in graph.output}
-    constants = {t.name: t for t in graph.initializer if _is_short(t)}
+    tensors = {t.name: t for t in graph.initializer if _is_short(t)}
+    constants = cache(lambda name: numpy_helper.to_array(tensors[name]) if name in tensors else None)
     replaced: dict[str, str] = {}
     kept = []
     for node in graph.node:
         if replaced:
             rename_reads(node, replaced)
         if node.op_type == "Constant":
-            constants.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_short(a.t))
-        same = None if node.output[0] in outputs else _unchanged(node, types, constants)
+            tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_short(a.t))
+        same = _unchanged(node, types, constants) if node.op_type in _CANDIDATES else None
+        same = None if node.output[0] in outputs else same
         if same is None:
             kept.append(node)
         else:
@@ -48,19 +56,21 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
 
 _VIEWS = frozenset({"Flatten", "Reshape", "Squeeze", "Unsqueeze"})
 _SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Tile", *_VIEWS})
+_VARIADIC = frozenset({"Sum", "Max", "Min", "Mean", "Concat"})
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
+_CANDIDATES = _SAME_IF_SHAPE_STAYS | _VARIADIC | {"Cast", "Identity", "Pad", "Slice", "Transpose", *_NEUTRAL}
 _LONGEST = 16
 """Number of elements of the longest constants that are looked at: paddings of eight axes."""
 
 
-def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProto]) -> str | None:
-    """The input that the result of ``node`` equals, or None."""
+def _unchanged(node: NodeProto, types: Types, constants: Constants) -> str | None:
+    """The input that the result of ``node``, one of the candidates, equals, or None."""
     if node.domain or not node.input or len(node.output) != 1:
         return None
     first = str(node.input[0])
     if node.op_type == "Identity":
         return first
-    if node.op_type in ("Sum", "Max", "Min", "Mean", "Concat"):
+    if node.op_type in _VARIADIC:
         return first if len(node.input) == 1 else None
     if node.op_type == "Transpose":
         order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
@@ -73,14 +83,12 @@ def _unchanged(node: NodeProto, types: Types, constants: Mapping[str, TensorProt
         same = _same_size(before, after) or (_refuses_nothing(node, constants) and _same_but_for_one(before, after))
         return first if same and not is_waiting(node) else None
     if node.op_type == "Pad":
-        return first if _is_all(constants.get(node.input[1]) if len(node.input) > 1 else None, 0) else None
+        return first if len(node.input) > 1 and _is_all(constants(node.input[1]), 0) else None
     if node.op_type == "Slice":
-        forwards = len(node.input) < 5 or _is_all(constants.get(node.input[4]), 1)
+        forwards = len(node.input) < 5 or _is_all(constants(node.input[4]), 1)
         return first if forwards and _same_size(before, after) else None
-    if node.op_type not in _NEUTRAL:
-        return None
     for data, other in _operands(node):
-        if _is_all(constants.get(other), _NEUTRAL[node.op_type]) and _same_size(types(data), after):
+        if _is_all(constants(other), _NEUTRAL[node.op_type]) and _same_size(types(data), after):
             return data
     return None
 
@@ -97,12 +105,12 @@ def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
     return a.shape == b.shape and all(isinstance(size, int) for size in a.shape)
 
 
-def _refuses_nothing(node: NodeProto, constants: Mapping[str, TensorProto]) -> bool:
+def _refuses_nothing(node: NodeProto, constants: Constants) -> bool:
     """Whether a node is a view that leaves a size open, and so checks none."""
     if node.op_type != "Reshape":
         return node.op_type in _VIEWS
-    sizes = constants.get(node.input[1])
-    return sizes is not None and -1 in numpy_helper.to_array(sizes)
+    sizes = constants(node.input[1])
+    return sizes is not None and -1 in sizes
 
 
 def _same_but_for_one(before: TensorType | None, after: TensorType | None) -> bool:
@@ -117,8 +125,8 @@ def _same_but_for_one(before: TensorType | None, after: TensorType | None) -> bo
     return False not in known and len(known) >= len(before.shape) - 1 and 0 not in before.shape
 
 
-def _is_all(tensor: TensorProto | None, number: int) -> bool:
-    return tensor is not None and bool(np.all(numpy_helper.to_array(tensor) == number))
+def _is_all(array: npt.NDArray[Any] | None, number: int) -> bool:
+    return array is not None and bool(np.all(array == number))
 
 
 def _is_short(tensor: TensorProto) -> bool:

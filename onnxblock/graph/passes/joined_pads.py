@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from ..dependencies import reads
+from ..dependencies import has_operator, reads
 from .types import Types, unknown
 
 
@@ -19,6 +19,8 @@ def join_pads(model: ModelProto, types: Types = unknown) -> bool:
     would pass over the whole.
     """
     graph = model.graph
+    if not has_operator(graph.node, "Pad"):
+        return False
     count = Counter(name for node in graph.node for name in reads(node))
     count.update(o.name for o in graph.output)
     producers = {name: node for node in graph.node for name in node.output}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onnx import ModelProto, NodeProto
+from onnx import GraphProto, ModelProto, NodeProto
 
 from ..dependencies import needed_nodes, subgraphs
 from .types import Types, unknown
@@ -25,13 +25,18 @@ def prune(model: ModelProto, _: Types = unknown) -> bool:
         changed = True
         del graph.initializer[:]
         graph.initializer.extend(kept)
-    made = {name for node in graph.node for name in node.output}
-    infos = [v for v in graph.value_info if v.name in made]
-    if len(infos) < len(graph.value_info):
-        changed = True
-        del graph.value_info[:]
-        graph.value_info.extend(infos)
+    changed |= bool(graph.value_info) and _prune_value_infos(graph)
     return _prune_functions(model) or changed
+
+
+def _prune_value_infos(graph: GraphProto) -> bool:
+    made = {name for node in graph.node for name in node.output}
+    kept = [v for v in graph.value_info if v.name in made]
+    changed = len(kept) < len(graph.value_info)
+    if changed:
+        del graph.value_info[:]
+        graph.value_info.extend(kept)
+    return changed
 
 
 def _prune_functions(model: ModelProto) -> bool:

@@ -7,9 +7,11 @@ from collections import Counter
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from ..dependencies import reads
+from ..dependencies import has_operator, reads
 from ..types import same_shape
 from .types import Types, unknown
+
+_SCATTERS = ("ScatterElements", "ScatterND")
 
 
 def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
@@ -18,6 +20,8 @@ def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
     That is the gradient of an embedding that is the output layer too: the zeros and the sum are as large as it is.
     """
     graph = model.graph
+    if not has_operator(graph.node, *_SCATTERS):
+        return False
     count = Counter(name for node in graph.node for name in reads(node))
     count.update(o.name for o in graph.output)
     producers = {name: node for node in graph.node for name in node.output}
@@ -42,7 +46,7 @@ def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
 
 
 def _adds_to_zeros(node: NodeProto, producers: dict[str, NodeProto]) -> bool:
-    if node.op_type not in ("ScatterElements", "ScatterND") or node.domain:
+    if node.op_type not in _SCATTERS or node.domain:
         return False
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
     zeros = producers.get(node.input[0])

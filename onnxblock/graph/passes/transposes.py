@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import ModelProto, NodeProto, helper
 
-from ..dependencies import reads
+from ..dependencies import has_operator, reads
 from .types import Types, unknown
 
 _SWAPPED = [1, 0]
@@ -20,6 +20,8 @@ def merge_transposes(model: ModelProto, types: Types = unknown) -> bool:
     (Aᵀ B)ᵀ = Bᵀ A, so the second costs nothing.  What nobody reads any more is left to the pass that prunes.
     """
     graph = model.graph
+    if not has_operator(graph.node, "Transpose"):
+        return False
     count = Counter(name for node in graph.node for name in reads(node))
     count.update(o.name for o in graph.output)
     producers: dict[str, NodeProto] = {}

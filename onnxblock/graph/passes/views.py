@@ -6,7 +6,7 @@ from collections import Counter
 
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from ..dependencies import reads
+from ..dependencies import has_operator, reads
 from ..types import TensorType
 from ..waiting import is_waiting
 from .types import Types, unknown
@@ -22,6 +22,8 @@ def merge_views(model: ModelProto, types: Types = unknown) -> bool:
     (:mod:`~onnxblock.graph.waiting`) is not looked through.
     """
     graph = model.graph
+    if not has_operator(graph.node, "Reshape"):
+        return False
     count = Counter(name for node in graph.node for name in reads(node))
     count.update(o.name for o in graph.output)
     shapes = {t.name: t for t in graph.initializer if t.data_type == TensorProto.INT64}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import count, takewhile
 from typing import Any
 
@@ -100,8 +100,8 @@ def describe_optimizer(
         model=fingerprint,
         generation=generation,
         runtimes=("onnxruntime",),
-        inputs=update.complete(_inputs(model, update.owner, "parameter")),
-        outputs=update.placed(_outputs(model, update.made)),
+        inputs=_inputs(model, update.owner, "parameter", update),
+        outputs=_outputs(model, update.made, update),
         state=tuple(update.pairs),
         settings=_with_optimizer(settings, update.about),
         memory=update.about.get("memory"),
@@ -125,8 +125,8 @@ def describe_step(
         model=fingerprint,
         generation=generation,
         runtimes=("onnxruntime",),
-        inputs=update.complete(_inputs(model, inputs)),
-        outputs=update.placed(_outputs(model, {**update.made, models.outputs[0]: ("loss", None)})),
+        inputs=_inputs(model, inputs, update=update),
+        outputs=_outputs(model, {**update.made, models.outputs[0]: ("loss", None)}, update),
         state=(*update.pairs, *pairs),
         settings=_with_optimizer(settings, update.about),
         memory=update.about.get("memory"),
@@ -144,14 +144,11 @@ class _Update:
     offsets: dict[str, int]
     in_place: InPlace
 
-    def complete(self, inputs: Iterable[Input]) -> tuple[Input, ...]:
-        """The inputs, with where slices begin, and what learning rates of groups are multiples of the common one by."""
+    @property
+    def scales(self) -> dict[str, float]:
+        """What the learning rates of groups are multiples of the common one by."""
         scales: dict[str, float] = self.about.get("learning_rate_scales", {})
-        return tuple(replace(port, scale=scales.get(port.name), offset=self.offsets.get(port.name)) for port in inputs)
-
-    def placed(self, outputs: Iterable[Output]) -> tuple[Output, ...]:
-        """The outputs, with where slices begin."""
-        return tuple(replace(port, offset=self.offsets.get(port.name)) for port in outputs)
+        return scales
 
 
 def _take_update(model: ModelProto, trainable: Iterable[str]) -> _Update:
@@ -301,22 +298,31 @@ def _beyond_old_runtime(models: TrainingModels) -> list[str]:
 
 
 def _inputs(
-    model: ModelProto, roles: Mapping[str, tuple[InputRole, str | None]], otherwise: InputRole = "user"
+    model: ModelProto,
+    roles: Mapping[str, tuple[InputRole, str | None]],
+    otherwise: InputRole = "user",
+    update: _Update | None = None,
 ) -> tuple[Input, ...]:
+    scales, offsets = ({}, {}) if update is None else (update.scales, update.offsets)
     made = []
     for value in model.graph.input:
-        role, parameter = roles.get(value.name, (otherwise, None))
+        name = value.name
+        role, parameter = roles.get(name, (otherwise, None))
         dtype, shape = _form(value)
-        made.append(Input(value.name, role, dtype, shape, parameter))
+        made.append(Input(name, role, dtype, shape, parameter, scales.get(name), offsets.get(name)))
     return tuple(made)
 
 
-def _outputs(model: ModelProto, roles: Mapping[str, tuple[OutputRole, str | None]]) -> tuple[Output, ...]:
+def _outputs(
+    model: ModelProto, roles: Mapping[str, tuple[OutputRole, str | None]], update: _Update | None = None
+) -> tuple[Output, ...]:
+    offsets = {} if update is None else update.offsets
     made = []
     for value in model.graph.output:
-        role, parameter = roles.get(value.name, ("user", None))
+        name = value.name
+        role, parameter = roles.get(name, ("user", None))
         dtype, shape = _form(value)
-        made.append(Output(value.name, role, dtype, shape, parameter))
+        made.append(Output(name, role, dtype, shape, parameter, offsets.get(name)))
     return tuple(made)
 
 

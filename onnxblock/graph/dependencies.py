@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from onnx import AttributeProto, GraphProto, NodeProto
@@ -63,6 +64,13 @@ def reads(node: NodeProto) -> set[str]:
         names |= captured(body)
     names.discard("")
     return names
+
+
+def read_counts(graph: GraphProto) -> Counter[str]:
+    """How many nodes read each value, and the graph where it is an output."""
+    count = Counter(name for node in graph.node for name in reads(node))
+    count.update(o.name for o in graph.output)
+    return count
 
 
 def needed_nodes(nodes: Iterable[NodeProto], outputs: Iterable[str]) -> tuple[list[NodeProto], set[str]]:

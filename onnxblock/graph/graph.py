@@ -231,9 +231,10 @@ class Graph:
                 return [self.constant(folded)]
         names = [self._names.unique(op_type if outputs == 1 else f"{op_type}.{k}") for k in range(outputs)]
         node = NodeProto(op_type=op_type, input=operands, output=names, name=names[0], domain=domain)
-        node.attribute.extend(_attribute(schema, name, given) for name, given in named.items())
+        if named:
+            node.attribute.extend(_attribute(schema, name, given) for name, given in named.items())
+            self._names.take(inner_names(node))
         self._infer(node, schema, strict=True)
-        self._names.take(inner_names(node))
         if op_type == "Constant":
             self._know(node)
         return self._register(node)
@@ -465,7 +466,7 @@ class Graph:
             if content is None:
                 names.append("")
             elif isinstance(content, str):
-                names.append(str(self.value(content)))
+                names.append(content if content in self else self.value(content))
             elif isinstance(content, np.ndarray):
                 names.append(str(self.constant(content)))
             else:

@@ -24,7 +24,7 @@ from .folding import constant_node_value
 from .schemas import opset_of
 from .types import TensorType, same_shape, tensor_type
 from .waiting import is_declared
-from .window_sizes import attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
+from .window_sizes import POOLS, attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
 _LONGEST_VECTOR = 65_536
 
@@ -97,7 +97,7 @@ def _distrust(model: ModelProto, types: dict[str, TypeProto]) -> None:
     literals = {node.output[0]: node for node in model.graph.node if node.op_type == "Constant"}
     for node in model.graph.node:
         wrong = wrongly_inferred(node, types)
-        if not wrong and tainted.isdisjoint(node.input):
+        if not wrong and (not tainted or tainted.isdisjoint(node.input)):
             continue
         from .schemas import find_schema
 
@@ -128,6 +128,9 @@ def _without_shape(proto: TypeProto) -> TypeProto:
     return proto if known is None else helper.make_tensor_type_proto(known.dtype, None)
 
 
+_DOUBTFUL = frozenset({*POOLS, "Attention", "ConvTranspose", "STFT", "SequenceAt"})
+
+
 def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     """Whether ONNX's inference is known to give this node a wrong shape; ``types`` are those of its inputs.
 
@@ -137,6 +140,8 @@ def wrongly_inferred(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     4. Attention with sizes that are not numbers: some of the sizes of its outputs are zero.
     5. SequenceAt of elements with named sizes: every element gets the same names, though their sizes may differ.
     """
+    if node.op_type not in _DOUBTFUL:
+        return False
     if is_uncertain_pool(node):
         image = tensor_type(types.get(node.input[0]))
         if image is None or image.shape is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from typing import TypeAlias
 
 import numpy as np
@@ -94,6 +95,7 @@ def _dimension(dim: onnx.TensorShapeProto.Dimension) -> Dimension:
     return dim.dim_param or None
 
 
+@cache
 def dtype_name(dtype: int | None) -> str:
     """``float32`` and the like, as NumPy spells it where NumPy knows it."""
     if dtype is None or dtype == TensorProto.UNDEFINED:

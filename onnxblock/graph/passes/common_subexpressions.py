@@ -47,6 +47,8 @@ def merge_common_subexpressions(model: ModelProto, _: Types = unknown) -> bool:
 
 
 def _key(node: NodeProto) -> tuple[Any, ...]:
-    attributes = tuple(sorted((a.name, a.SerializeToString(deterministic=True)) for a in node.attribute))
-    present = tuple(bool(name) for name in node.output)
+    attributes: tuple[tuple[str, bytes], ...] = ()
+    if node.attribute:
+        attributes = tuple(sorted((a.name, a.SerializeToString(deterministic=True)) for a in node.attribute))
+    present = tuple(map(bool, node.output))
     return node.domain, node.op_type, tuple(node.input), attributes, present

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Iterable
 from math import prod
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,9 +14,6 @@ from ..types import TensorType
 from ..waiting import is_waiting
 from .renaming import rename_reads
 from .types import Types, unknown
-
-Constants: TypeAlias = "Callable[[str], npt.NDArray[Any] | None]"
-"""Gives the content of a short constant, or None for anything else."""
 
 
 def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
@@ -32,18 +28,16 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     """
     graph = model.graph
     outputs = {o.name for o in graph.output}
-    tensors = {t.name: t for t in graph.initializer if _is_short(t)}
-    constants = cache(lambda name: numpy_helper.to_array(tensors[name]) if name in tensors else None)
+    constants = _Constants(graph.initializer)
     replaced: dict[str, str] = {}
     kept = []
     for node in graph.node:
         if replaced:
             rename_reads(node, replaced)
         if node.op_type == "Constant":
-            tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_short(a.t))
+            constants.take(node)
         same = _unchanged(node, types, constants) if node.op_type in _CANDIDATES else None
-        same = None if node.output[0] in outputs else same
-        if same is None:
+        if same is None or node.output[0] in outputs:
             kept.append(node)
         else:
             replaced[node.output[0]] = same
@@ -63,39 +57,68 @@ _LONGEST = 16
 """Number of elements of the longest constants that are looked at: paddings of eight axes."""
 
 
-def _unchanged(node: NodeProto, types: Types, constants: Constants) -> str | None:
+class _Constants:
+    """The short constants of a graph, by name."""
+
+    def __init__(self, initializers: Iterable[TensorProto]) -> None:
+        self._tensors = {t.name: t for t in initializers if _is_short(t)}
+        self._compared: dict[tuple[str, int], bool] = {}
+
+    def take(self, node: NodeProto) -> None:
+        """Take in what a node Constant holds."""
+        self._tensors.update((node.output[0], a.t) for a in node.attribute if a.name == "value" and _is_short(a.t))
+
+    def content(self, name: str) -> npt.NDArray[Any] | None:
+        """The elements; None where ``name`` is no short constant."""
+        tensor = self._tensors.get(name)
+        return None if tensor is None else numpy_helper.to_array(tensor)
+
+    def is_all(self, name: str, number: int) -> bool:
+        """Whether this is a short constant all elements of which are ``number``."""
+        if name not in self._tensors:
+            return False
+        key = (name, number)
+        if key not in self._compared:
+            self._compared[key] = bool(np.all(numpy_helper.to_array(self._tensors[name]) == number))
+        return self._compared[key]
+
+
+def _unchanged(node: NodeProto, types: Types, constants: _Constants) -> str | None:
     """The input that the result of ``node``, one of the candidates, equals, or None."""
     if node.domain or not node.input or len(node.output) != 1:
         return None
+    op_type = node.op_type
+    if op_type in _NEUTRAL:
+        return _beside_neutral(node, types, constants)
     first = str(node.input[0])
-    if node.op_type == "Identity":
+    if op_type == "Identity":
         return first
-    if node.op_type in _VARIADIC:
+    if op_type in _VARIADIC:
         return first if len(node.input) == 1 else None
-    if node.op_type == "Transpose":
+    if op_type == "Transpose":
         order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
         return first if order is not None and order == sorted(order) else None
     before, after = types(first), types(node.output[0])
-    if node.op_type == "Cast":
+    if op_type == "Cast":
         to = next(a.i for a in node.attribute if a.name == "to")
         return first if before is not None and before.dtype == to else None
-    if node.op_type in _SAME_IF_SHAPE_STAYS:
-        same = _same_size(before, after) or (_refuses_nothing(node, constants) and _same_but_for_one(before, after))
-        return first if same and not is_waiting(node) else None
-    if node.op_type == "Pad":
-        return first if len(node.input) > 1 and _is_all(constants(node.input[1]), 0) else None
-    if node.op_type == "Slice":
-        forwards = len(node.input) < 5 or _is_all(constants(node.input[4]), 1)
+    if op_type == "Pad":
+        return first if len(node.input) > 1 and constants.is_all(node.input[1], 0) else None
+    if op_type == "Slice":
+        forwards = len(node.input) < 5 or constants.is_all(node.input[4], 1)
         return first if forwards and _same_size(before, after) else None
-    for data, other in _operands(node):
-        if _is_all(constants(other), _NEUTRAL[node.op_type]) and _same_size(types(data), after):
-            return data
-    return None
+    same = _same_size(before, after) or (_refuses_nothing(node, constants) and _same_but_for_one(before, after))
+    return first if same and not is_waiting(node) else None
 
 
-def _operands(node: NodeProto) -> list[tuple[str, str]]:
+def _beside_neutral(node: NodeProto, types: Types, constants: _Constants) -> str | None:
+    """The operand that the other one, 0 in a sum or 1 in a product, leaves as it is; None where there is no such."""
     a, b = node.input
-    return [(a, b), (b, a)] if node.op_type in ("Add", "Mul") else [(a, b)]
+    pairs = ((a, b), (b, a)) if node.op_type in ("Add", "Mul") else ((a, b),)
+    for data, other in pairs:
+        if constants.is_all(other, _NEUTRAL[node.op_type]) and _same_size(types(data), types(node.output[0])):
+            return str(data)
+    return None
 
 
 def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
@@ -105,11 +128,11 @@ def _same_size(a: TensorType | None, b: TensorType | None) -> bool:
     return a.shape == b.shape and all(isinstance(size, int) for size in a.shape)
 
 
-def _refuses_nothing(node: NodeProto, constants: Constants) -> bool:
+def _refuses_nothing(node: NodeProto, constants: _Constants) -> bool:
     """Whether a node is a view that leaves a size open, and so checks none."""
     if node.op_type != "Reshape":
         return node.op_type in _VIEWS
-    sizes = constants(node.input[1])
+    sizes = constants.content(node.input[1])
     return sizes is not None and -1 in sizes
 
 
@@ -123,10 +146,6 @@ def _same_but_for_one(before: TensorType | None, after: TensorType | None) -> bo
         a == b for a, b in zip(before.shape, after.shape, strict=True) if isinstance(a, int) and isinstance(b, int)
     ]
     return False not in known and len(known) >= len(before.shape) - 1 and 0 not in before.shape
-
-
-def _is_all(array: npt.NDArray[Any] | None, number: int) -> bool:
-    return array is not None and bool(np.all(array == number))
 
 
 def _is_short(tensor: TensorProto) -> bool:

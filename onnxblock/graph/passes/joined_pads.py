@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 
-from ..dependencies import has_operator, reads
+from ..dependencies import has_operator, read_counts
 from .types import Types, unknown
 
 
@@ -21,8 +21,7 @@ def join_pads(model: ModelProto, types: Types = unknown) -> bool:
     graph = model.graph
     if not has_operator(graph.node, "Pad"):
         return False
-    count = Counter(name for node in graph.node for name in reads(node))
-    count.update(o.name for o in graph.output)
+    count = read_counts(graph)
     producers = {name: node for node in graph.node for name in node.output}
     constants = {t.name: t for t in graph.initializer}
     changed = False

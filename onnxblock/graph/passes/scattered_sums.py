@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 import numpy as np
 from onnx import ModelProto, NodeProto, helper, numpy_helper
 
-from ..dependencies import has_operator, reads
+from ..dependencies import has_operator, read_counts
 from ..types import same_shape
 from .types import Types, unknown
 
@@ -22,8 +20,7 @@ def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
     graph = model.graph
     if not has_operator(graph.node, *_SCATTERS):
         return False
-    count = Counter(name for node in graph.node for name in reads(node))
-    count.update(o.name for o in graph.output)
+    count = read_counts(graph)
     producers = {name: node for node in graph.node for name in node.output}
     changed = False
     for node in graph.node:

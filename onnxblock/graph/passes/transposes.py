@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from onnx import ModelProto, NodeProto, helper
 
-from ..dependencies import has_operator, reads
+from ..dependencies import has_operator, read_counts
 from .types import Types, unknown
 
 _SWAPPED = [1, 0]
@@ -22,8 +21,7 @@ def merge_transposes(model: ModelProto, types: Types = unknown) -> bool:
     graph = model.graph
     if not has_operator(graph.node, "Transpose"):
         return False
-    count = Counter(name for node in graph.node for name in reads(node))
-    count.update(o.name for o in graph.output)
+    count = read_counts(graph)
     producers: dict[str, NodeProto] = {}
     changed = False
     for node in graph.node:

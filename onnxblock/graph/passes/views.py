@@ -6,7 +6,7 @@ from collections import Counter
 
 from onnx import ModelProto, NodeProto, TensorProto, numpy_helper
 
-from ..dependencies import has_operator, reads
+from ..dependencies import read_counts
 from ..types import TensorType
 from ..waiting import is_waiting
 from .types import Types, unknown
@@ -22,26 +22,25 @@ def merge_views(model: ModelProto, types: Types = unknown) -> bool:
     (:mod:`~onnxblock.graph.waiting`) is not looked through.
     """
     graph = model.graph
-    if not has_operator(graph.node, "Reshape"):
-        return False
-    count = Counter(name for node in graph.node for name in reads(node))
-    count.update(o.name for o in graph.output)
+    count: Counter[str] = Counter()
     shapes = {t.name: t for t in graph.initializer if t.data_type == TensorProto.INT64}
-    producers: dict[str, NodeProto] = {}
+    views: dict[str, NodeProto] = {}
     changed = False
     for node in graph.node:
         if node.op_type == "Constant" and not node.domain:
             shapes.update((node.output[0], a.t) for a in node.attribute if a.name == "value")
-        view = producers.get(node.input[0]) if _is_view(node) and node.op_type == "Reshape" else None
-        while view is not None and _is_view(view) and _copies_no_size(node, shapes.get(node.input[1])):
+        view = views.get(node.input[0]) if node.op_type == "Reshape" and _is_view(node) else None
+        while view is not None and _copies_no_size(node, shapes.get(node.input[1])):
+            count = count or read_counts(graph)
             if count[node.input[0]] > 1 and not _is_undone(types(view.input[0]), types(node.output[0])):
                 break
             count[node.input[0]] -= 1
             count[view.input[0]] += 1
             node.input[0] = view.input[0]
-            view = producers.get(node.input[0])
+            view = views.get(node.input[0])
             changed = True
-        producers.update((name, node) for name in node.output)
+        if _is_view(node):
+            views[node.output[0]] = node
     return changed
 
 

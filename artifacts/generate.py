@@ -75,6 +75,7 @@ def generate_artifacts(
             statistics.
         frozen_params: weights that are inputs of the training model and kept in the checkpoint, but not trained.
         loss: a :class:`LossType`, an instance of a loss block, or None when the model's first output is the loss.
+            What a block returns after the loss, and the model's further outputs where there is none, are returned too.
         optimizer: an :class:`OptimType`, an instance of an optimizer block, or None for no optimizer model.
         artifact_directory: where to write, made if missing; the current folder by default.
         prefix: put before every file name.

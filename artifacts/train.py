@@ -95,7 +95,7 @@ def build_training(
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):
-        results = [_call_loss(loss, outputs, loss_input_names), *additional_output_names]
+        results = [*_call_loss(loss, outputs, loss_input_names), *additional_output_names]
     models = build_training_models(
         graph, results, requires_grad, frozen_params, running_variance, recompute, dimension_sizes
     )
@@ -125,9 +125,10 @@ def _values(graph: Graph) -> list[str]:
     return [name for node in graph.model.graph.node for name in node.output if name]
 
 
-def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequence[str] | None) -> str:
+def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequence[str] | None) -> list[str]:
+    """The loss, and what its block returns beside it; without a loss block, all that it would be given."""
     if loss is None:
-        return inputs[0]
+        return list(inputs)
     if isinstance(loss, LossType):
         if len(inputs) > 1:
             raise BlockBuildError(
@@ -140,15 +141,16 @@ def _call_loss(loss: LossType | Block | None, inputs: Sequence[str], asked: Sequ
     require_block("loss", loss, LossType)
     _check_count(loss, inputs)
     result = loss(*inputs)
-    if isinstance(result, (list, tuple)):
-        if not result:
-            raise BlockBuildError(f"{type(loss).__name__}.build returned nothing.", "It must return the loss.")
-        return str(result[0])
-    if not isinstance(result, str):
+    results = list(result) if isinstance(result, (list, tuple)) else [result]
+    if not results:
+        raise BlockBuildError(f"{type(loss).__name__}.build returned nothing.", "It must return the loss.")
+    others = [type(other).__name__ for other in results if not isinstance(other, str)]
+    if others:
         raise BlockBuildError(
-            f"{type(loss).__name__}.build returned {type(result).__name__}.", "It must return the name of the loss."
+            f"{type(loss).__name__}.build returned {', '.join(others)}.",
+            "It must return the name of the loss, or a tuple that begins with it and has names of further outputs.",
         )
-    return str(result)
+    return [str(name) for name in results]
 
 
 def _check_count(loss: Block, inputs: Sequence[str]) -> None:

@@ -7,7 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from artifacts.api import CheckpointState, Module, Optimizer
+import onnxblock
+from artifacts.api import CheckpointState, Module, Optimizer, TrainingStep
 
 from . import NODE, begin, behind_weight, compare_with_torch, generate, kinds, make_model, normal, outputs_of, train
 
@@ -209,6 +210,53 @@ def test_additional_outputs(tmp_path):
         np.testing.assert_allclose(h, x @ normal(5, 6) * np.float32(0.5), rtol=1e-5, atol=1e-6)
         np.testing.assert_array_equal(y, np.maximum(h, 0))
         np.testing.assert_allclose(loss, np.mean(y**2), rtol=1e-5)
+
+
+class TwoTerms(onnxblock.Block):
+    """Also returns what it adds up."""
+
+    def __init__(self):
+        self.squares, self.distances, self.add = (
+            onnxblock.loss.MSELoss(),
+            onnxblock.loss.L1Loss(),
+            onnxblock.blocks.Add(),
+        )
+
+    def build(self, y):
+        squares, distances = self.squares(y), self.distances(y, "other_target")
+        return self.add(squares, distances), squares, distances
+
+
+def test_what_a_loss_returns_beside_the_loss(tmp_path):
+    files = generate(simple(), tmp_path, loss=TwoTerms(), additional_output_names=["y"], fused_step=True)
+    x, target, other = normal(3, 5), normal(3, 6, seed=1), normal(3, 6, seed=2)
+    state = CheckpointState.load_checkpoint(files.checkpoint)
+    for module in (begin(files).module, TrainingStep(files.step_model, state, files.eval_model)):
+        for mode in (True, False):
+            module.train(mode)
+            loss, squares, distances, y = module(x, target, other)
+            np.testing.assert_allclose(squares, np.mean((y - target) ** 2), rtol=1e-5)
+            np.testing.assert_allclose(distances, np.mean(np.abs(y - other)), rtol=1e-5)
+            np.testing.assert_allclose(loss, squares + distances, rtol=1e-6)
+
+
+def test_a_model_that_ends_in_its_loss_keeps_its_other_outputs(tmp_path):
+    nodes = [
+        NODE("MatMul", ["x", "W"], ["y"]),
+        NODE("ReduceMean", ["y"], ["loss"], keepdims=0),
+        NODE("ArgMax", ["y"], ["k"], axis=1),
+    ]
+    model = make_model(nodes, {"x": ["n", 5]}, {"W": normal(5, 6)}, outputs=["loss", "y", "k"])
+    training = begin(generate(model, tmp_path, loss=None))
+    x = normal(3, 5)
+    assert training.module.output_names() == ["loss", "y", "k"]
+    for mode in (True, False):
+        training.module.train(mode)
+        loss, y, k = training.module(x)
+        np.testing.assert_allclose(y, x @ normal(5, 6), rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(loss, y.mean(), rtol=1e-5)
+        np.testing.assert_array_equal(k[:, 0], y.argmax(1))
+    np.testing.assert_allclose(training.gradients()["W"], np.tile(x.sum(0)[:, None] / 18, (1, 6)), rtol=1e-5)
 
 
 def test_the_prefix_of_the_files(tmp_path):

@@ -30,7 +30,14 @@ from .modes import (
     running_statistics,
     training_batch_norms,
 )
-from .parameters import ParameterInfo, parameter_rows, parameter_total, trainable_by_default
+from .parameters import (
+    SMALL_CONSTANT,
+    ParameterInfo,
+    parameter_rows,
+    parameter_total,
+    small_constants,
+    trainable_by_default,
+)
 
 _SHOWN = 5
 
@@ -175,7 +182,10 @@ def inspect(
         raised_from=given_opset if given_opset < graph.opset else None,
         outputs=tuple(ends),
         trainable=tuple(infos[name] for name in trained),
-        not_trained=tuple(infos[n] for n in weights if n not in chosen and n not in statistics),
+        not_trained=(
+            *(infos[n] for n in weights if n not in chosen and n not in statistics),
+            *(_info(tensor, SMALL_CONSTANT) for tensor in small_constants(graph, ends)),
+        ),
         statistics=tuple(
             _info(weights[n], "moved by the data" if n in moved else "used as they are") for n in statistics
         ),

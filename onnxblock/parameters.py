@@ -15,8 +15,10 @@ from .errors import ParameterError, did_you_mean
 from .graph.decomposition import MICROSOFT
 from .graph.dependencies import reads
 from .graph.graph import Graph
+from .graph.inner_weights import inner_weights
 from .graph.origins import Origin, noted_constants, origins
 from .graph.types import FLOATS, dtype_name
+from .graph.weights import constant_tensor
 from .modes import running_statistics
 
 _SETTINGS = {
@@ -52,6 +54,8 @@ _BUFFER_WORDS = ("running_mean", "running_var", "inv_freq", "masked_bias", "fina
 
 _LITERAL = re.compile(r"(^|/)Constant(_\d+)?_output_0$")
 """What PyTorch's exporter calls numbers in the code of a model, which optimizers turn into initializers."""
+
+SMALL_CONSTANT = "a small tensor in a Constant node; name it in requires_grad to train it"
 
 _ORIGINS = {
     Origin.BUFFER: "a buffer of the PyTorch module, which no optimizer there trains",
@@ -153,16 +157,15 @@ def choose_parameters(
         raise ParameterError(*_nothing_to_train(graph, reasons))
     moved = [name for name in weights if name in moving_statistics]
     left = {name for name, dtype in weights.items() if dtype in FLOATS} - chosen - {*kept, *moved} - added
+    constants = small_constants(graph, [loss])
+    for tensor in constants:
+        reasons[tensor.name] = SMALL_CONSTANT if asked is None else "not in requires_grad"
     return ParameterChoice(
         trainable=tuple(name for name in weights if name in chosen),
         frozen=tuple(name for name in weights if name in kept or name in moved),
         statistics=tuple(moved),
         inputs=gradient_inputs,
-        untouched=tuple(
-            TensorProto(name=t.name, data_type=t.data_type, dims=t.dims)
-            for t in graph.model.graph.initializer
-            if t.name in left
-        ),
+        untouched=(*(_stub(t, t.name) for t in graph.model.graph.initializer if t.name in left), *constants),
         reasons=reasons,
     )
 
@@ -266,6 +269,28 @@ def trainable_by_default(
         else:
             chosen.add(name)
     return chosen, reasons
+
+
+def small_constants(graph: Graph, outputs: Iterable[str]) -> list[TensorProto]:
+    """Stubs of the float tensors of several elements in Constant nodes: weights if they are named, and else numbers.
+
+    Of the graph's own nodes, those from which a gradient path leads to one of ``outputs``.
+    """
+    held = [(node.output[0], tensor) for node in graph.proto.node if (tensor := constant_tensor(node)) is not None]
+    inner = [(weight.name, weight.tensor) for weight in inner_weights(graph.proto)]
+    found = [_stub(tensor, name) for name, tensor in held + inner if _has_several_floats(tensor)]
+    if not found:
+        return []
+    on_path = _differentiable_values(graph, outputs)[0] | {name for name, _ in inner}
+    return [tensor for tensor in found if tensor.name in on_path]
+
+
+def _has_several_floats(tensor: TensorProto) -> bool:
+    return tensor.data_type in FLOATS and len(tensor.dims) > 0 and prod(tensor.dims) > 1
+
+
+def _stub(tensor: TensorProto, name: str) -> TensorProto:
+    return TensorProto(name=name, data_type=tensor.data_type, dims=tensor.dims)
 
 
 def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> tuple[set[str], dict[str, str]]:

@@ -17,7 +17,7 @@ from .inner_weights import lift_inner_weights
 from .load import load
 from .schemas import NEWEST_OPSET, ir_version_of
 from .upgrade import raise_opset
-from .weights import detach
+from .weights import detach, weights_in_constants
 
 MINIMUM_OPSET = 18
 """The engine works at this opset or later; lower models are raised to it."""
@@ -84,8 +84,9 @@ def open_graph(model: ModelProto | str | os.PathLike[str], model_path: str | os.
     """A :class:`Graph` over a copy of ``model``, raised to opset 18 if it is older."""
     if isinstance(model, ModelProto) and model_path is not None:
         bare, weights = detach(model, Path(model_path).parent)
-        lift_inner_weights(bare, weights)
-        lift_function_weights(bare, weights)
+        is_weight = weights_in_constants(model)
+        lift_inner_weights(bare, weights, is_weight)
+        lift_function_weights(bare, weights, is_weight)
     else:
         bare, weights = load(model)
     path = model_path if model_path is not None else None if isinstance(model, ModelProto) else model

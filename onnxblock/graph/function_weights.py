@@ -16,7 +16,7 @@ from .dependencies import all_nodes, inner_names
 from .inner_weights import InnerWeight, in_constants, lifted
 from .naming import Names
 from .types import FLOATS
-from .weights import Weights, is_large, stub
+from .weights import Weights
 
 Key = tuple[str, str, str]
 
@@ -31,11 +31,9 @@ def function_weights(model: ModelProto) -> list[InnerWeight]:
     return [weight for _, weight in _with_functions(model)]
 
 
-def lift_function_weights(model: ModelProto, weights: Weights) -> None:
-    """Make the large weights of functions initializers of the main graph, held by ``weights``, in place."""
-    for tensor in _pass_to_functions(model, is_large):
-        weights.add(tensor)
-        model.graph.initializer.append(stub(tensor))
+def lift_function_weights(model: ModelProto, weights: Weights, is_weight: Callable[[TensorProto], bool]) -> None:
+    """Make the weights of functions initializers of the main graph, in place; large ones are held by ``weights``."""
+    model.graph.initializer.extend(weights.take(tensor) for tensor in _pass_to_functions(model, is_weight))
 
 
 def lift_function_constants(model: ModelProto) -> dict[str, TensorProto]:

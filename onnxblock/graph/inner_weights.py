@@ -6,7 +6,7 @@ Those inside model-local functions are in :mod:`~onnxblock.graph.function_weight
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from onnx import AttributeProto, FunctionProto, GraphProto, ModelProto, NodeProto, TensorProto
@@ -15,7 +15,7 @@ from .dependencies import subgraphs
 from .naming import Names
 from .passes.renaming import rename_reads
 from .types import FLOATS
-from .weights import Weights, constant_tensor, is_large, stub
+from .weights import Weights, constant_tensor
 
 
 @dataclass(frozen=True)
@@ -85,20 +85,14 @@ def in_constants(body: GraphProto | FunctionProto, path: str) -> Iterator[tuple[
     yield from in_bodies(body.node, f"{path}.")
 
 
-def lift_inner_weights(model: ModelProto, weights: Weights) -> None:
-    """Make the float weights of bodies initializers of the main graph, in place.
+def lift_inner_weights(model: ModelProto, weights: Weights, is_weight: Callable[[TensorProto], bool]) -> None:
+    """Make the float weights of bodies initializers of the main graph, in place; large ones are held by ``weights``.
 
-    Those are the bodies' own initializers, and Constant nodes with large tensors.  Large ones are held by ``weights``.
+    Those are the bodies' own initializers, and the Constant nodes of which ``is_weight`` says so.
     """
     for weight in inner_weights(model.graph):
-        large = is_large(weight.tensor)
-        if weight.tensor.data_type not in FLOATS or not (large or weight.node is None):
-            continue
-        tensor = lifted(weight)
-        if large:
-            weights.add(tensor)
-            tensor = stub(tensor)
-        model.graph.initializer.append(tensor)
+        if weight.tensor.data_type in FLOATS and (weight.node is None or is_weight(weight.tensor)):
+            model.graph.initializer.append(weights.take(lifted(weight)))
 
 
 def lifted(weight: InnerWeight) -> TensorProto:

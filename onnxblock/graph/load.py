@@ -15,7 +15,7 @@ from .external import ExternalFiles
 from .function_weights import lift_function_weights
 from .inner_weights import lift_inner_weights
 from .structure import settle_structure
-from .weights import Weights, detach_with
+from .weights import Weights, detach_with, weights_in_constants
 from .wire import LENGTH_DELIMITED, Field, WireError, fields
 
 _GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
@@ -34,7 +34,7 @@ def load(model: ModelProto | str | os.PathLike[str], *, lift_constants: bool = T
         model: a model, or the path of an ``.onnx`` file.  External data lies beside the file; that of a
             ``ModelProto``, in the current folder.
         lift_constants: whether ``Constant`` nodes with large tensors, and the weights of bodies and functions, become
-            initializers of the main graph; with small tensors too where the main graph has no float initializers.
+            initializers of the main graph; with small tensors too where the model has no float initializers.
 
     Raises:
         InvalidModelError: the file is missing, empty, truncated or something else than a model; there is no graph or
@@ -62,12 +62,17 @@ def _light(model: ModelProto, what: str, files: ExternalFiles, lift_constants: b
             f"{what} does not say which opset its operators are from.",
             "Add it: model.opset_import.append(onnx.helper.make_opsetid('', version)).",
         )
-    light, weights = detach_with(model, files, lift_constants)
+    is_weight = weights_in_constants(model) if lift_constants else _is_left
+    light, weights = detach_with(model, files, is_weight)
     settle_structure(light, what)
     if lift_constants:
-        lift_inner_weights(light, weights)
-        lift_function_weights(light, weights)
+        lift_inner_weights(light, weights, is_weight)
+        lift_function_weights(light, weights, is_weight)
     return light, weights
+
+
+def _is_left(_: TensorProto) -> bool:
+    return False
 
 
 def _read(path: Path) -> ModelProto:

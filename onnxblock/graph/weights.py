@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, numpy_helper
 
 from ..errors import InvalidModelError, UnknownNameError, did_you_mean
-from .dependencies import subgraphs
+from .dependencies import all_nodes, subgraphs
 from .external import ExternalFiles, FileRegion
 from .storage import (
     array_from_bytes,
@@ -126,6 +126,13 @@ class Weights:
             raise InvalidModelError(f"the data of tensor {name!r} is not in it, only a reference to where it is.")
         self._hold(name, _Weight(tensor.data_type, tuple(tensor.dims), tensor_nbytes(tensor), tensor))
 
+    def take(self, tensor: TensorProto) -> TensorProto:
+        """``tensor`` itself if it is small; a large one is held, and its stub returned."""
+        if not is_large(tensor):
+            return tensor
+        self.add(tensor)
+        return stub(tensor)
+
     def add_array(self, name: str, array: npt.NDArray[Any], dtype: int | None = None) -> None:
         """Hold an array by reference (one with elements of less than a byte, packed).
 
@@ -197,27 +204,24 @@ def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) ->
         InvalidModelError: external data that is missing, too short or outside ``base_dir``, two initializers with one
             name, or data that does not fit its shape; all of one kind are named at once.
     """
-    return detach_with(model, ExternalFiles("." if base_dir is None else base_dir))
+    return detach_with(model, ExternalFiles("." if base_dir is None else base_dir), weights_in_constants(model))
 
 
-def detach_with(model: ModelProto, files: ExternalFiles, lift_constants: bool = True) -> tuple[ModelProto, Weights]:
-    """:func:`detach` with the external data that ``files`` finds, and constants left where they are if so wanted."""
+def detach_with(
+    model: ModelProto, files: ExternalFiles, is_weight: Callable[[TensorProto], bool]
+) -> tuple[ModelProto, Weights]:
+    """:func:`detach` with the external data that ``files`` finds; ``is_weight`` says which constants are weights."""
     light, weights = ModelProto(), Weights()
     copy_fields(model, light, lambda field: field.name != "graph")
     light.graph.SetInParent()
     copy_fields(model.graph, light.graph, lambda field: field.name not in {"node", "initializer"})
     _refuse_duplicates(model.graph)
     _refuse_wrong_sizes(model)
-    only_constants = not any(tensor.data_type in FLOATS for tensor in model.graph.initializer)
     for tensor in model.graph.initializer:
         _detach_tensor(tensor, tensor.name, light.graph, weights, files)
     for node in model.graph.node:
         constant = constant_tensor(node)
-        if (
-            lift_constants
-            and constant is not None
-            and (is_large(constant) or (only_constants and _may_train(constant)))
-        ):
+        if constant is not None and is_weight(constant):
             _detach_tensor(constant, node.output[0], light.graph, weights, files)
         else:
             light.graph.node.add().CopyFrom(node)
@@ -236,9 +240,15 @@ def is_large(tensor: TensorProto) -> bool:
     return tensor_nbytes(tensor) > (_LARGE_INTEGERS_NBYTES if integers else _LARGE_NBYTES)
 
 
-def _may_train(constant: TensorProto) -> bool:
-    """Whether a constant of a model that has no other floats may be a weight: single numbers are settings."""
-    return constant.data_type in FLOATS and len(constant.dims) > 0
+def weights_in_constants(model: ModelProto) -> Callable[[TensorProto], bool]:
+    """Whether the tensor of a Constant node of ``model`` is a weight: a large one is.
+
+    Where no graph of the model has a float initializer, all floats are but for single numbers, which are settings.
+    """
+    graphs = [model.graph, *(body for node in all_nodes(model.graph.node) for body in subgraphs(node))]
+    if any(tensor.data_type in FLOATS for graph in graphs for tensor in graph.initializer):
+        return is_large
+    return lambda tensor: is_large(tensor) or (tensor.data_type in FLOATS and len(tensor.dims) > 0)
 
 
 def constant_tensor(node: NodeProto) -> TensorProto | None:

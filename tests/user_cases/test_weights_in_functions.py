@@ -15,7 +15,8 @@ from tests.user_cases import compare_with_torch, export, generate, normal, outpu
 torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs the extra 'torch'")
 
 WEIGHT, SCALE = normal(20, 20) / np.float32(4), np.array([1.5, -0.5], np.float32)
-NAMES = ["Layer.weight", "Scaled.If_of_rest.then_branch.inner"]
+LARGE = ["Layer.weight", "Scaled.If_of_rest.then_branch.inner"]
+NAMES = [LARGE[0], "Scaled.scale", LARGE[1]]
 
 
 def _model(path=None, opset=18):
@@ -54,7 +55,7 @@ def _model(path=None, opset=18):
 
 
 def _forward(values):
-    weight, inner = getattr(values, NAMES[0]), getattr(values, NAMES[1])
+    weight, inner = (getattr(values, name) for name in LARGE)
     scale = getattr(values, "Scaled.scale", torch.tensor(SCALE))
     return values.x @ weight @ weight @ inner * scale.sum()
 
@@ -69,8 +70,22 @@ def test_they_are_listed(tmp_path):
     assert [w.name for w in generate(_model(), tmp_path, frozen_params=NAMES[:1]).trainable] == NAMES[1:]
 
 
+def test_small_ones_beside_initializers_are_listed_as_not_trained(tmp_path):
+    model = _model()
+    model.graph.initializer.append(numpy_helper.from_array(normal(20), "b"))
+    model.graph.node.add(op_type="Add", input=["y", "b"], output=["z"])
+    model.graph.output[0].name = "z"
+    found, files = onnxblock.inspect(model), generate(model, tmp_path)
+    for trained, left in ((found.trainable, found.not_trained), (files.trainable, files.untouched)):
+        assert sorted(w.name for w in trained) == sorted(["b", *LARGE])
+        assert [(w.name, w.shape) for w in left] == [("Scaled.scale", (2,))]
+        assert "name it in requires_grad" in left[0].reason
+    files = generate(model, tmp_path, requires_grad=["Scaled.scale"])
+    assert [w.name for w in files.trainable] == ["Scaled.scale"]
+
+
 @pytest.mark.parametrize("opset", [13, 18, 21])
-@pytest.mark.parametrize("named", [None, [*NAMES, "Scaled.scale"]])
+@pytest.mark.parametrize("named", [None, LARGE])
 def test_calls_share_the_weight_and_it_goes_back(tmp_path, opset, named):
     training = compare_with_torch(_model(opset=opset), tmp_path, _forward, FEEDS, requires_grad=named)
     assert sorted(training.gradients()) == sorted(named or NAMES)
@@ -78,7 +93,7 @@ def test_calls_share_the_weight_and_it_goes_back(tmp_path, opset, named):
     training.apply()
     after = training.data()
     assert all((after[name] != before[name]).all() for name in named or NAMES)
-    weight, inner = after[NAMES[0]], after[NAMES[1]]
+    weight, inner = (after[name] for name in LARGE)
     y = FEEDS["x"] @ weight @ weight @ inner * after.get("Scaled.scale", SCALE).sum()
     exported = export(training, tmp_path / "exported.onnx")
     assert [(f.domain, f.name) for f in exported.functions] == [("own", "Layer"), ("own", "Scaled")]
@@ -90,11 +105,11 @@ def test_calls_share_the_weight_and_it_goes_back(tmp_path, opset, named):
 
 
 def test_gradients_of_them(tmp_path):
-    made = onnxblock.gradients(_model(), wrt=[*NAMES, "Scaled.scale"])
+    made = onnxblock.gradients(_model(), wrt=NAMES)
     onnx.save(made, tmp_path / "gradients.onnx")
     found = outputs_of(tmp_path / "gradients.onnx", FEEDS)
-    values = {name: torch.tensor(a.copy(), requires_grad=True) for name, a in zip(NAMES, (WEIGHT, WEIGHT[::-1]))}
-    values["Scaled.scale"] = torch.tensor(SCALE, requires_grad=True)
+    arrays = (WEIGHT, SCALE, WEIGHT[::-1])
+    values = {name: torch.tensor(a.copy(), requires_grad=True) for name, a in zip(NAMES, arrays, strict=True)}
     _forward(type("", (), {**values, "x": torch.tensor(FEEDS["x"])})).sum().backward()
     for gradient, value in zip(found, values.values(), strict=True):
         np.testing.assert_allclose(gradient, value.grad.numpy(), rtol=1e-4, atol=1e-4)
@@ -128,9 +143,12 @@ def test_functions_of_one_name_and_a_weight_that_is_the_result(tmp_path):
     )
     training.apply()
     found = export(training, tmp_path / "exported.onnx")
-    held = [numpy_helper.to_array(f.node[0].attribute[0].t) for f in found.functions]
-    for tensor, name in zip(held, names, strict=True):
-        np.testing.assert_array_equal(tensor, training.data()[name])
+    held = {tensor.name: numpy_helper.to_array(tensor) for tensor in found.graph.initializer}
+    assert held.keys() == set(names)
+    for name in names:
+        np.testing.assert_array_equal(held[name], training.data()[name])
+    y = FEEDS["x"][:, :2] @ held["F.w"] + held["F.w_2"]
+    np.testing.assert_allclose(outputs_of(tmp_path / "exported.onnx", {"x": FEEDS["x"][:, :2]})[0], y, rtol=1e-5)
 
 
 def test_a_tensor_that_a_call_sets_is_no_weight_of_the_function(tmp_path):

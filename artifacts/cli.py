@@ -134,7 +134,7 @@ def _add_file_options(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--output", dest="artifact_directory", required=True, metavar="DIR", help="where to write; made if missing")
     add("--prefix", default="", metavar="TEXT", help="put before the name of every file")
-    add("--nominal", dest="nominal_checkpoint", action="store_true", help="leave the weights out of the checkpoint")
+    add("--nominal", dest="nominal_checkpoint", action="store_true", help="also write a checkpoint without the weights")
     add("--ort-format", action="store_true", help="also write each model in ORT format")
     add("--runtime", choices=get_args(Runtime), default="onnxruntime", help="what the optimizer model is for")
     add("--custom-op-library", metavar="FILE", help="the shared library of the model's custom operators")

@@ -82,7 +82,8 @@ def generate_artifacts(
         ort_format: also write each model in ORT format (``.ort``) beside the ``.onnx``.
         custom_op_library: the shared library of the model's custom operators.
         additional_output_names: values to return beside the loss, in training and in evaluation.
-        nominal_checkpoint: write names and types only; the device gets the weights another way.
+        nominal_checkpoint: also write ``nominal_checkpoint``, with names and types only, for a device that gets the
+            weights another way.
         loss_input_names: the values given to the loss, in order; all outputs of the model by default.
         batch_norm: ``"as exported"``, ``"train"`` (use the statistics of each batch and move the running ones) or
             ``"frozen"`` (use the running statistics as they are).
@@ -165,13 +166,17 @@ def generate_artifacts(
     paths, models_data = write_models(folder, prefix, graphs, metadata, models.weights)
     if ort_format:
         write_ort_format(paths.values(), library)
-    checkpoint, checkpoint_data = write_parameters(folder, prefix, models, forward.fingerprint, nominal_checkpoint)
+    nominal = None
+    if nominal_checkpoint:
+        nominal, _ = write_parameters(folder, prefix, models, forward.fingerprint, nominal=True)
+    checkpoint, checkpoint_data = write_parameters(folder, prefix, models, forward.fingerprint)
     return Artifacts(
         training_model=paths[names.TRAINING_MODEL_FILE],
         eval_model=paths[names.EVAL_MODEL_FILE],
         optimizer_model=paths.get(names.OPTIMIZER_MODEL_FILE),
         step_model=paths.get(names.STEP_MODEL_FILE),
         checkpoint=checkpoint,
+        nominal_checkpoint=nominal,
         external_data=tuple(path for path in (models_data, checkpoint_data) if path is not None),
         batch_norm=forward.batch_norm,
         optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),

@@ -31,6 +31,7 @@ class Artifacts:
     optimizer: str | None
     runtimes: tuple[str, ...]
     notes: tuple[str, ...]
+    nominal_checkpoint: Path | None = None
     recomputation: Recomputation | None = None
 
     def __str__(self) -> str:
@@ -56,6 +57,6 @@ class Artifacts:
         lines.append(f"runtimes: {', '.join(self.runtimes)}")
         lines += [f"note: {note}" for note in self.notes]
         files = [self.training_model, self.eval_model, self.optimizer_model, self.step_model, self.checkpoint]
-        files += self.external_data
+        files += [self.nominal_checkpoint, *self.external_data]
         lines += ["files:", *(f"  {path}" for path in files if path is not None)]
         return "\n".join(lines)

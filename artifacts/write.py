@@ -1,4 +1,4 @@
-"""Writing the artifacts: each file whole or not at all, the checkpoint last."""
+"""Writing the artifacts, which can be made again: each file whole or not at all, the checkpoint last."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ _FILES = (
     names.OPTIMIZER_MODEL_FILE,
     names.STEP_MODEL_FILE,
     names.CHECKPOINT_FILE,
+    names.NOMINAL_CHECKPOINT_FILE,
 )
 _WRITTEN = (*_FILES, *(name + DATA_SUFFIX for name in (names.TRAINING_MODEL_FILE, names.CHECKPOINT_FILE)))
 _OWN_METADATA = (names.MANIFEST_KEY, names.FORWARD_MODEL_KEY, names.CONSTANTS_KEY)
@@ -93,7 +94,8 @@ def write_models(
         for key, text in metadata[file_name].items():
             model.metadata_props.add(key=key, value=text)
     paths = {file_name: folder / f"{prefix}{file_name}" for file_name in models}
-    return paths, write_together({paths[file_name]: model for file_name, model in models.items()}, weights)
+    by_path = {paths[file_name]: model for file_name, model in models.items()}
+    return paths, write_together(by_path, weights, durable=False)
 
 
 def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> None:
@@ -115,13 +117,14 @@ def require_ort_sizes(models: Mapping[str, ModelProto], weights: Weights) -> Non
 
 
 def write_parameters(
-    folder: Path, prefix: str, models: TrainingModels, fingerprint: str, nominal: bool
+    folder: Path, prefix: str, models: TrainingModels, fingerprint: str, *, nominal: bool = False
 ) -> tuple[Path, Path | None]:
     """Write the checkpoint of the trainable and frozen parameters, streamed from where their bytes are.
 
-    Returns its path, and that of its second file if there is one.
+    A ``nominal`` one has their names and types only, and a name of its own.  Returns its path, and that of its second
+    file if there is one.
     """
-    path = folder / f"{prefix}{names.CHECKPOINT_FILE}"
+    path = folder / f"{prefix}{names.NOMINAL_CHECKPOINT_FILE if nominal else names.CHECKPOINT_FILE}"
     state = json.dumps({"version": 1, "model": fingerprint}, separators=(",", ":"))
     checkpoint = Checkpoint(
         [_tensor(models, name) for name in models.choice.trainable],
@@ -129,7 +132,7 @@ def write_parameters(
         nominal=nominal,
         properties={names.STATE_PROPERTY: state},
     )
-    return path, write_checkpoint(path, checkpoint)
+    return path, write_checkpoint(path, checkpoint, durable=False)
 
 
 def _tensor(models: TrainingModels, name: str) -> Tensor:

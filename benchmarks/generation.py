@@ -77,25 +77,25 @@ def _external(network: torch.nn.Module, inputs: tuple[torch.Tensor, ...], path: 
 def _files(
     name: str, model: Path, made: Path, repetitions: int, figures: dict[str, float], details: list[list[str]]
 ) -> None:
-    """With weights, without, and a plain copy of the file with the weights, in turns."""
+    """The whole, what of it writes the weights, and a plain copy of the file with the weights, in turns."""
     weights, copy = model.with_suffix(".data"), made / "copy"
-    times: dict[str, list[float]] = {"nominal": [], "full": [], "copy": []}
+    times: dict[str, list[float]] = {"seconds": [], "writing": [], "graphs": [], "copy": []}
     made.mkdir(exist_ok=True)
     for _ in range(repetitions):
-        for kind in ("nominal", "full"):
-            found = fresh("generate", model=str(model), folder=str(made), nominal=kind == "nominal")
-            times[kind].append(found["seconds"])
+        found = fresh("generate", model=str(model), folder=str(made))
+        for kind in ("seconds", "writing"):
+            times[kind].append(found[kind])
+        times["graphs"].append(found["seconds"] - found["writing"])
         started = time.perf_counter()
         shutil.copyfile(weights, copy)
         times["copy"].append(time.perf_counter() - started)
-    writing = median([full - nominal for full, nominal in zip(times["full"], times["nominal"], strict=True)])
-    figures[f"{name}_graphs"] = median(times["nominal"])
-    figures[f"{name}_writing"] = writing / median(times["copy"])
+    figures[f"{name}_graphs"] = median(times["graphs"])
+    figures[f"{name}_writing"] = median(times["writing"]) / median(times["copy"])
     nodes = len(onnx.load(model, load_external_data=False).graph.node)
     size = weights.stat().st_size / 2**20
     details += [
-        [f"{name}: generate_artifacts without the weights' bytes", f"{median(times['nominal']):.2f} s, {nodes} nodes"],
-        [f"{name}: the same with them", f"{median(times['full']):.2f} s, {size:.0f} MiB"],
+        [f"{name}: generate_artifacts without the weights' bytes", f"{median(times['graphs']):.2f} s, {nodes} nodes"],
+        [f"{name}: the same with them", f"{median(times['seconds']):.2f} s, {size:.0f} MiB"],
         [f"{name}: a plain copy of the weights' file", f"{median(times['copy']):.3f} s"],
     ]
     shutil.rmtree(made)
@@ -108,9 +108,7 @@ def _flatness(
     per_node = {}
     for nodes in sizes:
         times = [
-            fresh(
-                "generate", model=str(models[nodes]), folder=str(folder / "made"), nominal=True, warm_up=str(models[40])
-            )["seconds"]
+            fresh("generate", model=str(models[nodes]), folder=str(folder / "made"), warm_up=str(models[40]))["seconds"]
             for _ in range(repetitions)
         ]
         per_node[nodes] = median(times) / nodes
@@ -146,7 +144,7 @@ def _graphs(plan: Plan, figures: dict[str, float], details: list[list[str]]) -> 
             continue
         folder = prepare(workload, plan.size, (plan.output / "work" / f"{name}-{plan.size}").resolve())
         trained = json.loads((folder / SPECIFICATION).read_text(encoding="utf-8"))["trained"]
-        fresh("generate", model=str(folder / MODEL), folder=str(folder / "made"), nominal=True, trained=trained)
+        fresh("generate", model=str(folder / MODEL), folder=str(folder / "made"), trained=trained)
         model = inlined(onnx.load(folder / "made" / "training_model.onnx"))
         total = count(model.graph.node)
         forward = count(needed_for(model.graph, model.graph.output[0].name))

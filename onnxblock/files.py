@@ -36,13 +36,16 @@ def as_path(path: AnyPath, error_type: type[OnnxBlockError] = ArgumentError) -> 
 
 
 @contextmanager
-def replacing(path: AnyPath, error_type: type[OnnxBlockError] = OnnxBlockError) -> Iterator[BinaryIO]:
+def replacing(
+    path: AnyPath, error_type: type[OnnxBlockError] = OnnxBlockError, *, durable: bool = True
+) -> Iterator[BinaryIO]:
     """A binary file that takes the place of ``path`` when the block ends without an exception.
 
     The bytes go to a temporary name in the same folder, reach the disk, and are renamed in one step; what was at
-    ``path`` stays readable until then and is kept when the block raises.  Of several that write to one path at once,
-    each writes a file of its own, and the last to end stays.  Temporary files that a process left in the folder when
-    it was killed are removed.  Raises ``error_type`` when the file cannot be written.
+    ``path`` stays readable until then and is kept when the block raises.  For what can be made again (not ``durable``),
+    the system chooses when they reach the disk: waiting takes longer than all else.  Of several that write to one path
+    at once, each writes a file of its own, and the last to end stays.  Temporary files that a process left in the
+    folder when it was killed are removed.  Raises ``error_type`` when the file cannot be written.
     """
     target = as_path(path, error_type)
     temporary = target
@@ -52,7 +55,8 @@ def replacing(path: AnyPath, error_type: type[OnnxBlockError] = OnnxBlockError) 
         with file:
             yield file
             file.flush()
-            os.fsync(file.fileno())
+            if durable:
+                os.fsync(file.fileno())
             if sys.platform != "win32":  # there an open file has to keep its name
                 temporary.replace(target)
         if sys.platform == "win32":

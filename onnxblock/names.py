@@ -49,6 +49,7 @@ EVAL_MODEL_FILE = "eval_model.onnx"
 OPTIMIZER_MODEL_FILE = "optimizer_model.onnx"
 STEP_MODEL_FILE = "step_model.onnx"
 CHECKPOINT_FILE = "checkpoint"
+NOMINAL_CHECKPOINT_FILE = "nominal_checkpoint"
 
 
 def gradient_buffer(parameter: str) -> str:

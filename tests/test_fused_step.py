@@ -266,7 +266,7 @@ def test_resuming_here_or_there(tmp_path):
 def test_a_nominal_checkpoint_is_filled_first(tmp_path):
     files = generate(perceptron(hidden=8), tmp_path / "full", fused_step=True)
     nominal = generate(perceptron(hidden=8), tmp_path / "nominal", fused_step=True, nominal_checkpoint=True)
-    full, step = step_of(files), step_of(nominal)
+    full, step = step_of(files), step_of(nominal, nominal.nominal_checkpoint)
     step.set_learning_rate(0.01)
     full.set_learning_rate(0.01)
     with refused(CheckpointError, "nominal"):

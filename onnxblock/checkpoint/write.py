@@ -33,13 +33,14 @@ def write_checkpoint(
     *,
     inline_below: int = INLINE_BELOW,
     external_threshold: int = EXTERNAL_THRESHOLD,
+    durable: bool = True,
 ) -> Path | None:
     """Write ``checkpoint`` to ``path``, in its own order, and return the path of its second file if there is one.
 
     The parameters' data goes to ``path + ".data"`` when ``checkpoint.external`` is set or they reach
     ``external_threshold`` MiB, except tensors of fewer than ``inline_below`` bytes.  Moments of the optimizer stay in
     the first file unless that would pass its limit of 2 GiB.  Files are written under temporary names and renamed,
-    the checkpoint last.
+    the checkpoint last; they are on the disk when this returns, unless that is not needed (``durable``).
 
     Raises:
         CheckpointError: two parameters share a name, a tensor has a type that cannot be stored, its data has the wrong
@@ -64,13 +65,13 @@ def write_checkpoint(
     layout = _lay_out(checkpoint, offsets)
     data_path = external_path(path) if external else None
     if data_path is not None:
-        with replacing(data_path, CheckpointError) as file:
+        with replacing(data_path, CheckpointError, durable=durable) as file:
             at = 0
             for tensor in external:
                 file.write(bytes(offsets[id(tensor)] - at))
                 file.writelines(tensor.chunks())
                 at = offsets[id(tensor)] + tensor.nbytes
-    with replacing(path, CheckpointError) as file:
+    with replacing(path, CheckpointError, durable=durable) as file:
         file.writelines(layout.write_to())
     return data_path
 

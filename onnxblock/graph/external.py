@@ -12,6 +12,9 @@ from onnx import TensorProto
 from ..errors import InvalidModelError
 from .storage import tensor_nbytes
 
+CHUNK = 1 << 19
+"""Bytes that are read at a time: they stay in the cache until they are written."""
+
 
 @dataclass(frozen=True)
 class FileRegion:

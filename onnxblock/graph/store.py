@@ -31,7 +31,7 @@ def write(model: ModelProto, weights: Weights, path: str | os.PathLike[str]) -> 
     write_together({as_path(path): model}, weights)
 
 
-def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> Path | None:
+def write_together(models: Mapping[Path, ModelProto], weights: Weights, *, durable: bool = True) -> Path | None:
     """Write models that may share weights, each to its path: the bytes that ``onnx.save`` would write.
 
     The weights of a model of :data:`SINGLE_FILE_NBYTES` and more are external data, ``<path>.data`` beside it.  Several
@@ -43,6 +43,7 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> Path 
         models: graphs with a stub for each large weight, by the ``.onnx`` file, absolute or relative to the current
             folder.
         weights: the data of at least those stubs.
+        durable: whether the files are on the disk when this returns.
 
     Returns:
         The file with external data, if there is one.
@@ -56,10 +57,10 @@ def write_together(models: Mapping[Path, ModelProto], weights: Weights) -> Path 
     large = [path for path, model in by_path.items() if model_nbytes(model, weights) >= SINGLE_FILE_NBYTES]
     data_path = large[0].with_name(large[0].name + DATA_SUFFIX) if large else None
     with ExitStack() as files:  # which closes the last one first
-        opened = {path: files.enter_context(replacing(path)) for path in reversed(by_path)}
+        opened = {path: files.enter_context(replacing(path, durable=durable)) for path in reversed(by_path)}
         data = None
         if data_path is not None:
-            data = _DataFile(files.enter_context(replacing(data_path)), data_path.name, weights)
+            data = _DataFile(files.enter_context(replacing(data_path, durable=durable)), data_path.name, weights)
         for path, model in by_path.items():
             if data is not None and path in large:
                 _write_model(opened[path], data.hold(model), Weights())

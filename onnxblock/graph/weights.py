@@ -19,7 +19,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 
 from ..errors import InvalidModelError, UnknownNameError, did_you_mean
 from .dependencies import all_nodes, subgraphs
-from .external import ExternalFiles, FileRegion
+from .external import CHUNK, ExternalFiles, FileRegion
 from .storage import (
     array_from_bytes,
     bytes_of_array,
@@ -83,7 +83,7 @@ class Weights:
         """Bytes of the elements as raw data."""
         return self._weight(name).nbytes
 
-    def chunks(self, name: str, size: int = 1 << 24) -> Iterator[bytes | memoryview]:
+    def chunks(self, name: str, size: int = CHUNK) -> Iterator[bytes | memoryview]:
         """The little-endian raw data, at most ``size`` bytes at a time."""
         weight = self._weight(name)
         if isinstance(weight.source, FileRegion):
@@ -104,7 +104,7 @@ class Weights:
             return array_from_bytes(tensor_bytes(weight.source, name), weight.dtype, weight.shape)
         data = bytearray(weight.nbytes)
         end = 0
-        for chunk in weight.source.chunks(1 << 24):
+        for chunk in weight.source.chunks(CHUNK):
             data[end : end + len(chunk)] = chunk
             end += len(chunk)
         return array_from_bytes(data, weight.dtype, weight.shape)
@@ -302,7 +302,7 @@ def _read_external(tensor: TensorProto, files: ExternalFiles) -> None:
     """Replace a reference to external data by the data."""
     region = files.find(tensor, tensor.name)
     if region is not None:
-        tensor.raw_data = b"".join(region.chunks(1 << 24))
+        tensor.raw_data = b"".join(region.chunks(CHUNK))
         tensor.ClearField("external_data")
         tensor.ClearField("data_location")
 

@@ -283,7 +283,7 @@ def test_describe_gradients_and_nominal_checkpoints(capsys, model, tmp_path):
     assert "onnxblock.gradients: step 0" in lines
     assert "  Perceptron/Linear/bias      gradient float32[32]" in lines
     made = generate(model, tmp_path / "nominal", nominal_checkpoint=True)
-    lines = run(capsys, "describe", made.checkpoint)[1].splitlines()
+    lines = run(capsys, "describe", made.nominal_checkpoint)[1].splitlines()
     assert lines[:3] == ["nominal: names and types only", "trained: 4 weights", "  Perceptron/Linear/weight    float32"]
 
 
@@ -337,7 +337,7 @@ def test_the_commands_of_the_readme(capsys, model, monkeypatch):
         ["describe", "model.onnx"],
         ["export", "out/checkpoint", "out/training_model.onnx", "--output", "o"],
         ["export", "out/checkpoint", "out/eval_model.onnx", "--output", "o", "--graph-output", "score"],
-        ["export", "nominal/checkpoint", "nominal/eval_model.onnx", "--output", "o"],
+        ["export", "nominal/nominal_checkpoint", "nominal/eval_model.onnx", "--output", "o"],
         ["export", "other/checkpoint", "out/eval_model.onnx", "--output", "o"],
         ["export", "out/checkpoint", "bare.onnx", "--output", "o"],
     ],

@@ -144,7 +144,7 @@ def test_gigabytes_stream_into_external_data(monkeypatch, tmp_path):
     sinks = {}
 
     @contextmanager
-    def replacing(path, error_type):
+    def replacing(path, error_type, durable):
         yield sinks.setdefault(Path(path).name, Sink())
 
     def content(layout):

@@ -41,14 +41,13 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
         "artifact_directory": folder,
         "runtime": "onnxruntime-training",
     }
-    nominal = artifacts.generate_artifacts(network.model, nominal_checkpoint=True, prefix="nominal_", **settings)
-    files = artifacts.generate_artifacts(network.model, **settings)
+    files = artifacts.generate_artifacts(network.model, nominal_checkpoint=True, **settings)
     job = {
         "training_model": files.training_model,
         "eval_model": files.eval_model,
         "optimizer_model": files.optimizer_model,
         "checkpoint": files.checkpoint,
-        "nominal": nominal.checkpoint,
+        "nominal": files.nominal_checkpoint,
         "data": folder / "data.npz",
         "frozen": "b0",
         "value": "h",

@@ -285,8 +285,12 @@ def test_the_format_of_the_runtime(tmp_path):
 
 
 def test_a_checkpoint_without_data(tmp_path):
-    files = generate(simple(), tmp_path, nominal_checkpoint=True)
-    state = CheckpointState.load_checkpoint(files.checkpoint)
+    files = generate(simple(), tmp_path, nominal_checkpoint=True, prefix="my_")
+    assert files.nominal_checkpoint == tmp_path / "my_nominal_checkpoint"
+    assert str(files.nominal_checkpoint) in str(files)
+    complete = CheckpointState.load_checkpoint(files.checkpoint)
+    np.testing.assert_array_equal(complete.parameters["W"].data, normal(5, 6) * np.float32(0.5))
+    state = CheckpointState.load_checkpoint(files.nominal_checkpoint)
     module = Module(files.training_model, state, files.eval_model)
     module.copy_buffer_to_parameters(normal(5, 6).reshape(-1), trainable_only=False)
     optimizer = Optimizer(files.optimizer_model, module)

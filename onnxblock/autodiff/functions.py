@@ -9,11 +9,12 @@ from onnx import FunctionProto, NodeProto, TypeProto, helper
 
 from ..errors import OnnxBlockError
 from ..graph import decomposition
-from ..graph.dependencies import needed_nodes, reads
+from ..graph.dependencies import needed_nodes, reads, subgraphs
 from ..graph.graph import Graph
 from ..graph.inlining import inlined
 from ..graph.scans import scan_as_loop
-from ..graph.schemas import find_schema
+from ..graph.schemas import NEWEST_OPSET, find_schema
+from ..graph.subgraph import Subgraph
 from . import registry
 from .randomness import varies_between_steps
 from .registry import NoGradient
@@ -30,21 +31,37 @@ def expand(graph: Graph, wrt: Iterable[str], outputs: Iterable[str]) -> dict[str
     roots, ends = list(wrt), list(outputs)
     refused: dict[str, str] = {}
     for _ in range(_MOST_ROUNDS):
-        count = len(graph.proto.node)
-        made: dict[str, list[NodeProto]] = {}
-        for node in nodes_without_rule(graph, roots, ends):
-            start = len(graph.proto.node)
-            try:
-                if _append_parts(graph, node):
-                    made[node.output[0]] = list(graph.proto.node[start:])
-            except OnnxBlockError as error:
-                refused[node.output[0]] = str(error.args[0])
-        if len(graph.proto.node) > count:
-            kept = list(graph.proto.node[:count])
-            graph.arrange([new for node in kept for new in made.get(_first_output(node), [node])])
-        if not made:
+        if not _replace(graph, nodes_without_rule(graph, roots, ends), refused):
             break
     return refused
+
+
+def expand_undefined(graph: Graph) -> None:
+    """Replace operators that ONNX does not define by what they are made of, in place, those in bodies too."""
+    for _ in range(_MOST_ROUNDS):
+        nodes = [n for n in graph.proto.node if find_schema(n.op_type, NEWEST_OPSET, n.domain) is None]
+        if not _replace(graph, nodes, {}):
+            break
+    for node in graph.proto.node:
+        for body in subgraphs(node):
+            expand_undefined(Subgraph(graph, body))
+
+
+def _replace(graph: Graph, nodes: Iterable[NodeProto], refused: dict[str, str]) -> bool:
+    """Replace those of the nodes of which it is known what they are made of; ``refused`` learns why others are not."""
+    count = len(graph.proto.node)
+    made: dict[str, list[NodeProto]] = {}
+    for node in nodes:
+        start = len(graph.proto.node)
+        try:
+            if _append_parts(graph, node):
+                made[node.output[0]] = list(graph.proto.node[start:])
+        except OnnxBlockError as error:
+            refused[node.output[0]] = str(error.args[0])
+    if len(graph.proto.node) > count:
+        kept = list(graph.proto.node[:count])
+        graph.arrange([new for node in kept for new in made.get(_first_output(node), [node])])
+    return bool(made)
 
 
 def has_function_body(op_type: str, opset: int, domain: str = "") -> bool:

@@ -1,16 +1,21 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper, parser
+from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
 import onnxblock
 from onnxblock.autodiff import registry
 from onnxblock.autodiff.check import check_gradients, check_rule
 from onnxblock.errors import FeedError, GradientMismatchError, OnnxBlockError, RuntimeUnavailableError
+from onnxblock.graph import decomposition
 
 MODEL = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -187,3 +192,94 @@ def test_what_no_evaluator_runs_is_one_of_our_errors() -> None:
     )
     with pytest.raises(RuntimeUnavailableError, match=r"onnx\.reference does not run the model"):
         check_gradients(model)
+
+
+@pytest.fixture
+def own_operators(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cube, with a rule only; ScaledTanh, with a decomposition only; Twice, with both."""
+    registry.find("Relu")
+    decomposition.find("FastGelu", "com.microsoft")
+    monkeypatch.setattr(registry, "_entries", dict(registry._entries))
+    monkeypatch.setattr(decomposition, "_entries", dict(decomposition._entries))
+    onnxblock.gradient("Cube", domain="my.domain")(lambda g: 3 * g.x * g.x * g.dy)
+    onnxblock.gradient("Twice", domain="my.domain")(lambda g: 2.5 * g.dy)
+    onnxblock.decomposition("Twice", domain="my.domain")(lambda n: n.x * 2.0)
+    onnxblock.decomposition("ScaledTanh", domain="my.domain")(lambda n: n.x.tanh() * n.attr("alpha", 1.0))
+
+
+def with_cube(model: Any) -> Any:
+    class Cube(OpRun):
+        op_domain = "my.domain"
+
+        def _run(self, x: Any) -> tuple[Any]:
+            return (x**3,)
+
+    return functools.partial(ReferenceEvaluator(model, new_ops=[Cube]).run, None)
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_a_decomposition_is_evaluated_where_nothing_else_runs_the_operator() -> None:
+    result = check_rule("ScaledTanh", np.array([0.3]), domain="my.domain", alpha=2.0)
+    assert result.evaluator == "onnx.reference"
+    assert "ScaledTanh" in (result.reason or "")
+    for c in result.comparisons:
+        # The direction is 1 or -1, and the cotangent between 0.5 and 1 in size.
+        slope = 2 * (1 - math.tanh(0.3) ** 2)
+        assert 0.5 * slope <= abs(c.numeric) <= slope
+        assert c.analytic == pytest.approx(c.numeric, rel=1e-9)
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_a_rule_is_compared_with_the_decomposition() -> None:
+    with pytest.raises(GradientMismatchError) as caught:
+        check_rule("Twice", np.array([0.3]), domain="my.domain")
+    for c in caught.value.result.comparisons:
+        assert c.analytic / c.numeric == pytest.approx(1.25)
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_an_operator_that_only_the_evaluator_knows() -> None:
+    result = check_rule("Cube", np.array([2.0]), domain="my.domain", evaluator=with_cube)
+    assert result.evaluator == "with_cube"
+    for c in result.comparisons:
+        assert 6 <= abs(c.numeric) <= 12
+        assert c.analytic == pytest.approx(c.numeric, rel=1e-9)
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18, "my.domain" : 1]>
+        agraph (float[3] x) => (float[3] y) { t = my.domain.Cube(x)  y = Sin(t) }
+    """)
+    assert check_gradients(model, evaluator=with_cube).error < 1e-9
+
+
+@pytest.mark.usefixtures("own_operators")
+@pytest.mark.parametrize("evaluator", [None, "onnx.reference"])
+def test_an_operator_that_nobody_runs_is_named_with_the_remedy(evaluator: str | None) -> None:
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18, "my.domain" : 1]>
+        agraph (float[3] x) => (float[3] y) { s = my.domain.ScaledTanh(x)  t = my.domain.Cube(s)  y = Sin(t) }
+    """)
+    says = r"does not know Cube \(domain 'my.domain'\), and no .*\n.*evaluator=.*new_ops=\[Cube\]"
+    with pytest.raises(RuntimeUnavailableError, match=says):
+        check_gradients(model, evaluator=evaluator)
+    with pytest.raises(RuntimeUnavailableError, match=says):
+        check_rule("Cube", [1.0, 2.0], domain="my.domain", evaluator=evaluator)
+
+
+@pytest.mark.usefixtures("own_operators")
+def test_decompositions_inside_bodies_and_functions_are_evaluated() -> None:
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18, "my.domain" : 1, "local" : 1]>
+        agraph (float[3] x, int64 n) => (float[3] y) {
+            s = Loop (n, , x) <body = b (int64 k, bool on, float[3] before) => (bool go, float[3] after) {
+                t = my.domain.ScaledTanh <alpha = 2.0> (before)
+                after = Mul (t, before)
+                go = Identity (on)
+            }>
+            y = local.Doubled (s)
+        }
+        <domain: "local", opset_import: ["" : 18, "my.domain" : 1]>
+        Doubled (x) => (y) { t = my.domain.ScaledTanh(x)  y = Add(t, t) }
+    """)
+    result = check_gradients(model, {"n": np.array(2)})
+    assert {c.value for c in result.comparisons} == {"x"}
+    assert result.error < 1e-8

@@ -11,11 +11,17 @@ import numpy.typing as npt
 from onnx import ModelProto
 
 from ...errors import BlockBuildError, RuntimeUnavailableError, did_you_mean, refusal
+from ...graph.dependencies import all_nodes
+from ...graph.graph import Graph
+from ...graph.schemas import NEWEST_OPSET, find_schema
+from ..functions import expand_undefined
 
 Array: TypeAlias = "npt.NDArray[Any]"
 Function: TypeAlias = "Callable[[Mapping[str, Array]], list[Array]]"
 Evaluator: TypeAlias = "Callable[[ModelProto], Function]"
 """Makes a function out of a model: from the arrays of its inputs to the arrays of its outputs."""
+
+_REMEDY = 'Pass dtype="float32", or an evaluator of your own.'
 
 
 def onnxruntime_evaluator(model: ModelProto) -> Function:
@@ -44,10 +50,15 @@ def onnxruntime_evaluator(model: ModelProto) -> Function:
 
 
 def reference_evaluator(model: ModelProto) -> Function:
-    """Run a model with ONNX's own evaluator in NumPy."""
+    """Run a model with ONNX's own evaluator in NumPy; operators that ONNX does not define by their decompositions."""
     from onnx.reference import ReferenceEvaluator
 
-    session = ReferenceEvaluator(model, new_ops=reference_operators())
+    defined = _in_defined_operators(model)
+    try:
+        session = ReferenceEvaluator(defined, new_ops=reference_operators())
+    except Exception as error:
+        what = f"onnx.reference does not load the model: {str(error) or repr(error)}"
+        raise RuntimeUnavailableError(what, _REMEDY) from error
     names = set(session.input_names)
 
     def run(feeds: Mapping[str, Array]) -> list[Array]:
@@ -56,10 +67,40 @@ def reference_evaluator(model: ModelProto) -> Function:
                 found = session.run(None, {name: x for name, x in feeds.items() if name in names})
         except Exception as error:
             what = f"onnx.reference does not run the model: {str(error) or repr(error)}"
-            raise RuntimeUnavailableError(what, 'Pass dtype="float32", or an evaluator of your own.') from error
+            raise RuntimeUnavailableError(what, _REMEDY) from error
         return [np.asarray(y) for y in found]
 
     return run
+
+
+def _in_defined_operators(model: ModelProto) -> ModelProto:
+    """The model with decompositions in place of operators that ONNX does not define.
+
+    Raises :class:`RuntimeUnavailableError` that names those without one.
+    """
+    if not _undefined(model):
+        return model
+    expanded = ModelProto()
+    expanded.CopyFrom(model)
+    expand_undefined(Graph(expanded))
+    missing = _undefined(expanded)
+    if missing:
+        names = ", ".join(f"{op_type} (domain {domain or 'ai.onnx'!r})" for domain, op_type in missing)
+        raise RuntimeUnavailableError(
+            f"onnx.reference does not know {names}, and no decomposition is registered.",
+            "Register one, or pass what runs it: evaluator=lambda model: functools.partial(ReferenceEvaluator(model, "
+            f"new_ops=[{missing[0][1]}]).run, None), for example, with a class {missing[0][1]} on "
+            "onnx.reference.op_run.OpRun.",
+        )
+    return expanded
+
+
+def _undefined(model: ModelProto) -> list[tuple[str, str]]:
+    """Domain and name of each operator that is neither in ONNX nor a function of the model."""
+    local = {(function.domain, function.name) for function in model.functions}
+    bodies = [model.graph.node, *(function.node for function in model.functions)]
+    used = dict.fromkeys((node.domain, node.op_type) for nodes in bodies for node in all_nodes(nodes))
+    return [key for key in used if key not in local and find_schema(key[1], NEWEST_OPSET, key[0]) is None]
 
 
 def reference_operators() -> list[Any]:
@@ -157,10 +198,20 @@ def choose_evaluators(
         run_backward, other_reason = _where_it_runs(backward, None)
         reason = reason or other_reason
         return run, run_backward, "onnxruntime" if reason is None else "onnx.reference", reason
-    if isinstance(asked, str):
-        if asked not in _EVALUATORS:
-            raise BlockBuildError(f"there is no evaluator {asked!r}." + did_you_mean(asked, _EVALUATORS))
-        make, name = _EVALUATORS[asked], asked
-    else:
-        make, name = asked, getattr(asked, "__name__", type(asked).__name__)
+    make = _asked_for(asked)
+    name = asked if isinstance(asked, str) else getattr(asked, "__name__", type(asked).__name__)
     return make(forward), make(backward), name, None
+
+
+def results_at(model: ModelProto, asked: str | Evaluator | None, point: Mapping[str, Array]) -> list[Array]:
+    """What the model computes at ``point``, on what was asked for or on whatever runs it."""
+    run = _where_it_runs(model, point)[0] if asked is None else _asked_for(asked)(model)
+    return [np.asarray(y) for y in run(point)]
+
+
+def _asked_for(asked: str | Evaluator) -> Evaluator:
+    if not isinstance(asked, str):
+        return asked
+    if asked not in _EVALUATORS:
+        raise BlockBuildError(f"there is no evaluator {asked!r}." + did_you_mean(asked, _EVALUATORS))
+    return _EVALUATORS[asked]

@@ -247,6 +247,8 @@ def _running_variance(spelling: str) -> RunningVariance:
 def _settings(models: TrainingModels, forward: ForwardModel, variance: RunningVariance) -> dict[str, Any]:
     """What was chosen, for the manifests."""
     made: dict[str, Any] = {"batch_norm": forward.batch_norm, "running_var": variance.value}
+    if models.unsized_loss is not None:
+        made["loss"] = models.unsized_loss
     if models.recomputation is not None:
         made["recompute"] = asdict(models.recomputation)
     return made

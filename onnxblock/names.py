@@ -18,6 +18,8 @@ RECOMPUTED_SUFFIX = ".recomputed"
 LAZY_RESET_GRAD = "lazy_reset_grad"
 ACCUMULATOR_DOMAIN = "com.microsoft"
 ACCUMULATOR_OP = "InPlaceAccumulatorV2"
+UNKNOWN_SIZES = frozenset({"?", "-1", "*", "None", "unk", "unknown"})
+"""What some exporters call every size that they do not know."""
 
 # -- the optimizer model
 LEARNING_RATE = "learning_rate"

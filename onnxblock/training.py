@@ -30,7 +30,7 @@ from .graph.passes.cross_entropy import expand_cross_entropy
 from .graph.passes.own_functions import inline_own_functions
 from .graph.passes.prune import prune
 from .graph.schemas import find_schema, ir_version_of, opset_of
-from .graph.types import FLOATS, dtype_name, is_sequence, shape_text
+from .graph.types import FLOATS, Dimension, dtype_name, is_sequence, shape_text
 from .graph.value import Value
 from .graph.weights import Weights
 from .modes import RunningVariance, running_statistics, to_evaluation_form, to_training_form, training_batch_norms
@@ -41,7 +41,8 @@ from .parameters import ParameterChoice, choose_parameters
 class TrainingModels:
     """A training model and its evaluation model, with what was chosen and the bytes of the weights.
 
-    Large weights that are neither trained nor frozen stay in the models as stubs.
+    Large weights that are neither trained nor frozen stay in the models as stubs.  ``unsized_loss`` is the loss with
+    its shape, in words, where only a run shows that it is one number.
     """
 
     training: ModelProto
@@ -50,6 +51,7 @@ class TrainingModels:
     outputs: tuple[str, ...]
     weights: Weights
     recomputation: Recomputation | None = None
+    unsized_loss: str | None = None
 
     def parameter(self, name: str) -> TensorProto:
         """The initial value of a trainable or frozen parameter."""
@@ -120,7 +122,8 @@ def build_training_models(
     cannot be used as asked, and :class:`UnsupportedOperatorError` for operators without a gradient.
     """
     check_recompute_argument(recompute, dimension_sizes)
-    loss = scalar_loss(graph, graph.value(outputs[0]))
+    given = graph.value(outputs[0])
+    loss = scalar_loss(graph, given)
     moving = _moving_statistics(graph.model)
     choice = choose_parameters(graph, loss, requires_grad, frozen, moving)
     _refuse_reserved_names(graph, choice)
@@ -141,11 +144,16 @@ def build_training_models(
     for model in (training, evaluation):
         settle_ir_version(model)
         check(model)
-    return TrainingModels(training, evaluation, choice, results, graph.weights, recomputation)
+    unsized = None if set(_sizes(given)) <= {1} else f"{str(given)!r} {shape_text(given.shape)}"
+    return TrainingModels(training, evaluation, choice, results, graph.weights, recomputation, unsized)
 
 
 def scalar_loss(graph: Graph, loss: Value) -> Value:
-    """``loss`` as a rank-0 value; raises :class:`BlockBuildError` when it is not one float number."""
+    """``loss`` as a rank-0 value; raises :class:`BlockBuildError` when it is not one float number.
+
+    A size that an input has too, such as that of the batch, is taken for one that varies; others that are not known may
+    be 1, which a run shows.
+    """
     if is_sequence(graph.type_proto(loss)):
         raise BlockBuildError(
             f"the loss {str(loss)!r} is a sequence; it must be one number.", "Name a loss, or put it first."
@@ -156,7 +164,9 @@ def scalar_loss(graph: Graph, loss: Value) -> Value:
         )
     if loss.rank == 0:
         return loss
-    if loss.shape is not None and any(isinstance(d, int) and d != 1 for d in loss.shape):
+    named = {d for value in graph.proto.input for d in _sizes(graph.value(value.name)) if isinstance(d, str)}
+    named -= names.UNKNOWN_SIZES
+    if any(d in named or (isinstance(d, int) and d != 1) for d in _sizes(loss)):
         raise BlockBuildError(
             f"the loss {str(loss)!r} has shape {shape_text(loss.shape)}; it must be one number.",
             "Reduce it: loss.mean() or loss.sum(), or reduction='mean' in the loss block. "
@@ -164,6 +174,11 @@ def scalar_loss(graph: Graph, loss: Value) -> Value:
         )
     scalar: Value = graph.op.Reshape(loss, np.array([], np.int64))
     return scalar
+
+
+def _sizes(value: Value) -> tuple[Dimension, ...]:
+    """The sizes of a value; one that is not known where its rank is not."""
+    return (None,) if value.shape is None else value.shape
 
 
 def _moving_statistics(model: ModelProto) -> list[str]:

@@ -13,11 +13,18 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper, parser
 
 import artifacts
 import onnxblock
-from onnxblock.errors import BlockBuildError, ParameterError, UnknownNameError, UnsupportedOperatorError
+from artifacts.api import CheckpointState, Module
+from onnxblock.errors import (
+    BlockBuildError,
+    OnnxBlockError,
+    ParameterError,
+    UnknownNameError,
+    UnsupportedOperatorError,
+)
 
 
 def mlp(layers: int = 2, width: int = 4, batch: int | str = "batch") -> onnx.ModelProto:
@@ -166,6 +173,65 @@ def test_unknown_outputs_are_listed_at_once(tmp_path: Path) -> None:
 def test_a_loss_that_is_not_one_number_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BlockBuildError, match="one number"):
         generate(mlp(batch=3), tmp_path, loss=None)
+
+
+@pytest.mark.parametrize(
+    ("loss", "output"),
+    [
+        (onnxblock.loss.CrossEntropyLoss(reduction="none"), "float[batch,3] y"),
+        (onnxblock.loss.MSELoss(reduction="none"), "float[batch,3] y"),
+        (None, "float[batch] y"),
+    ],
+)
+def test_a_loss_for_each_element_of_a_batch_of_any_size_is_refused(
+    tmp_path: Path, loss: onnxblock.Block | None, output: str
+) -> None:
+    last = "y = Sum(h)" if loss is not None else "y = ReduceSum <keepdims = 0> (h, axes)"
+    model = parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 18]>
+        scores (float[batch, 2] x) => ({output})
+        <float[2, 3] w = {{1, 2, 3, 4, 5, 6}}, int64[1] axes = {{1}}>
+        {{ h = MatMul(x, w)  {last} }}
+    """)
+    with pytest.raises(
+        BlockBuildError, match=r"has shape \[batch.*\]; it must be one number\.\n  Reduce it: loss\.mean"
+    ):
+        generate(model, tmp_path, loss=loss)
+
+
+@pytest.mark.parametrize(
+    "declared", ["float y", "float[] y", "float[1] y", "float[1, 1] y", "float[n] y", "float[?] y"]
+)
+def test_a_loss_that_may_be_one_number_is_one(tmp_path: Path, declared: str) -> None:
+    """Its sizes are those that a run is given; ``?`` is what exporters call every size that they do not know."""
+    model = parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 18]>
+        total (float["?", 2] x, int64[rank] sizes) => ({declared.replace("?", '"?"')})
+        <float[2, 3] w = {{1, 2, 3, 4, 5, 6}}>
+        {{ h = MatMul(x, w)  s = ReduceSum(h)  y = Reshape(s, sizes) }}
+    """)
+    files = generate(model, tmp_path, loss=None, optimizer=None)
+    state = CheckpointState.load_checkpoint(files.checkpoint)
+    module = Module(files.training_model, state, files.eval_model)
+    rank = declared.count("1") if "1" in declared else int("n" in declared or "?" in declared)
+    loss = module(np.array([[1, 2], [3, 4]], np.float32), np.ones(rank, np.int64))
+    assert loss.shape == ()
+    assert float(loss) == 4 * (1 + 2 + 3) + 6 * (4 + 5 + 6)
+    np.testing.assert_array_equal(state.parameters["w"].grad, [[4, 4, 4], [6, 6, 6]])
+
+
+@pytest.mark.parametrize("train", [True, False])
+def test_a_loss_of_unknown_size_that_is_more_than_one_number_is_named_in_the_run(tmp_path: Path, train: bool) -> None:
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        scores (float["?", 2] x) => (float["?", 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }
+    """)
+    files = generate(model, tmp_path, loss=onnxblock.loss.CrossEntropyLoss(reduction="none"))
+    state = CheckpointState.load_checkpoint(files.checkpoint)
+    module = Module(files.training_model, state, files.eval_model).train(train)
+    says = r"Check that the loss 'CrossEntropyLoss/SoftmaxCrossEntropyLoss' \[\?\] is one number here, or reduce it"
+    with pytest.raises(OnnxBlockError, match=says):
+        module(np.ones((2, 2), np.float32), np.zeros(2, np.int64))
 
 
 def test_all_operators_without_a_gradient_are_listed(tmp_path: Path) -> None:

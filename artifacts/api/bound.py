@@ -157,12 +157,15 @@ class BoundModel:
         fed = ", ".join(
             f"{port.name} {list(_shape_of(value))}" for port, value in zip(self.user_inputs, values, strict=True)
         )
-        return OnnxBlockError(
-            f"running {self.path} failed: {run_failure(error)}",
-            f"Check labels and indices, and that the sizes of the inputs agree with each other: {fed}."
-            if fed
-            else None,
-        )
+        remedies = []
+        if fed:
+            remedies.append(f"Check labels and indices, and that the sizes of the inputs agree with each other: {fed}.")
+        if self.manifest.outputs_of("loss") and "loss" in self.manifest.settings:
+            remedies.append(
+                f"Check that the loss {self.manifest.settings['loss']} is one number here, or reduce it: loss.mean() "
+                "or loss.sum(), or reduction='mean' in the loss block."
+            )
+        return OnnxBlockError(f"running {self.path} failed: {run_failure(error)}", "\n  ".join(remedies) or None)
 
 
 def _shape_of(value: Any) -> Sequence[int]:

@@ -11,15 +11,13 @@ import numpy as np
 from artifacts.manifest import Input, tensor_text
 from onnxblock.checkpoint import ElementType, element_type_of
 from onnxblock.errors import FeedError
+from onnxblock.names import UNKNOWN_SIZES
 
 from .interface import type_name
 from .session import runtime
 from .storage import Array
 
 STRING = "string"
-
-_PLACEHOLDERS = frozenset({"?", "-1", "*", "None", "unk", "unknown"})
-"""What some exporters call every size that they do not know."""
 
 
 class UserInput:
@@ -114,7 +112,7 @@ def _disagreements(inputs: Sequence[UserInput], values: Sequence[Any]) -> Iterat
     for port, value in zip(inputs, values, strict=True):
         shape = value.shape if isinstance(value, np.ndarray) else value.shape()
         for want, have in zip(port.shape or (), shape):
-            if isinstance(want, str) and want not in _PLACEHOLDERS:
+            if isinstance(want, str) and want not in UNKNOWN_SIZES:
                 sizes.setdefault(want, {}).setdefault(have, port.name)
     for name, found in sizes.items():
         if len(found) > 1:

@@ -164,12 +164,12 @@ def generate_artifacts(
     if forward.packed is not None:
         metadata[names.EVAL_MODEL_FILE][names.FORWARD_MODEL_KEY] = forward.packed
     paths, models_data = write_models(folder, prefix, graphs, metadata, models.weights)
-    if ort_format:
-        write_ort_format(paths.values(), library)
+    ort_models = write_ort_format(paths.values(), library) if ort_format else []
     nominal = None
     if nominal_checkpoint:
         nominal, _ = write_parameters(folder, prefix, models, forward.fingerprint, nominal=True)
     checkpoint, checkpoint_data = write_parameters(folder, prefix, models, forward.fingerprint)
+    optimizer_manifest = manifests.get(names.OPTIMIZER_MODEL_FILE)
     return Artifacts(
         training_model=paths[names.TRAINING_MODEL_FILE],
         eval_model=paths[names.EVAL_MODEL_FILE],
@@ -179,8 +179,10 @@ def generate_artifacts(
         nominal_checkpoint=nominal,
         external_data=tuple(path for path in (models_data, checkpoint_data) if path is not None),
         batch_norm=forward.batch_norm,
-        optimizer=_optimizer_line(manifests.get(names.OPTIMIZER_MODEL_FILE), optimizer),
+        optimizer=_optimizer_line(optimizer_manifest, optimizer),
         runtimes=manifests[names.TRAINING_MODEL_FILE].runtimes,
+        optimizer_runtimes=optimizer_manifest.runtimes if optimizer_manifest is not None else (),
+        ort_models=tuple(ort_models),
         recomputation=models.recomputation,
         notes=_notes(forward, mode, models.choice.inputs, bool(models.choice.trainable)),
         **_parameter_tables(models),

@@ -87,6 +87,26 @@ def test_an_input_that_is_called_like_a_gradient(tmp_path):
         generate(given, tmp_path / "old", runtime="onnxruntime-training")
 
 
+@pytest.mark.parametrize("runtime", ["onnxruntime", "onnxruntime-training"])
+def test_the_summary_says_for_each_file_what_it_is_for(tmp_path, runtime):
+    stock = runtime == "onnxruntime"
+    files = generate(model(), tmp_path, runtime=runtime, fused_step=stock, ort_format=stock)
+    assert (files.runtimes, files.optimizer_runtimes) == (BOTH, STOCK if stock else BOTH)
+    shown = str(files).split("files, and the runtimes that they are for:\n")[1]
+    both, optimizer = ", ".join(BOTH), ", ".join(files.optimizer_runtimes)
+    expected = [["training_model.onnx", both], ["eval_model.onnx", both], ["optimizer_model.onnx", optimizer]]
+    if stock:
+        expected.append(["step_model.onnx", "onnxruntime"])
+    expected.append(["checkpoint", both])
+    if stock:
+        kinds = ("training", "eval", "optimizer", "step")
+        expected += [[f"{kind}_model.ort", "onnxruntime"] for kind in kinds]
+        assert files.ort_models == tuple(tmp_path / f"{kind}_model.ort" for kind in kinds)
+    rows = [line.split(None, 1) for line in shown.splitlines()]
+    assert rows == [[str(tmp_path / name), runtimes] for name, runtimes in expected]
+    assert {path.name for path in tmp_path.iterdir()} == {name for name, _ in expected}
+
+
 def test_all_reasons_are_listed(folder):
     with pytest.raises(InvalidModelError, match=r"of float64; it cannot load frozen parameters of float16\."):
         generate(model(dtype="float64", frozen="float16"), folder, runtime="onnxruntime-training")

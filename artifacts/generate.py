@@ -271,9 +271,9 @@ def _notes(
             "the model has no BatchNormalization: if it had, the exporter folded it into the convolutions; PyTorch's "
             "keeps it with optimize=False, or with dynamo=False and training=TrainingMode.TRAINING"
         )
-    if forward.shared_normalization_weights:
+    if forward.shared_scales_and_biases:
         notes.append(
-            f"{', '.join(forward.shared_normalization_weights)}: read by several normalizations, and trained as one; "
+            f"{', '.join(forward.shared_scales_and_biases)}: read by several layers, and trained as one; "
             "exporters merge equal tensors of an untrained model, so export with distinct values to train them apart"
         )
     notes += [f"the gradient of the input {name!r} is the output {name + names.GRADIENT_SUFFIX!r}" for name in inputs]

@@ -28,8 +28,8 @@ from onnxblock.modes import (
     choose_batch_norm_mode,
     looks_folded,
     own_statistics,
-    shared_normalization_weights,
 )
+from onnxblock.shared_weights import shared_scales_and_biases
 from onnxblock.training import TrainingModels, build_training_models
 
 
@@ -60,7 +60,7 @@ class ForwardModel:
     raised_from: int | None
     batch_norm: str
     looks_folded: bool
-    shared_normalization_weights: tuple[str, ...]
+    shared_scales_and_biases: tuple[str, ...]
 
 
 def build_training(
@@ -91,7 +91,7 @@ def build_training(
         raised_from=given_opset if given_opset < graph.opset else None,
         batch_norm=batch_norm_in_words(raised),
         looks_folded=folded,
-        shared_normalization_weights=tuple(shared_normalization_weights(raised)),
+        shared_scales_and_biases=tuple(shared_scales_and_biases(raised)),
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):

@@ -131,20 +131,6 @@ def _free_name(base: str, taken: set[str]) -> str:
 _WITHOUT_INPUTS_IR = 4
 """From this IR version on, an initializer need not be an input too."""
 
-_NORMALIZATIONS = frozenset(
-    {"BatchNormalization", "GroupNormalization", "InstanceNormalization", "LayerNormalization", "RMSNormalization"}
-)
-
-
-def shared_normalization_weights(model: ModelProto) -> list[str]:
-    """Scales and biases that several normalizations read: one layer used several times, or merged by an exporter."""
-    readers: dict[str, int] = {}
-    for node in model.graph.node:
-        if node.op_type in _NORMALIZATIONS:
-            for name in {*node.input[1:3]} - {""}:
-                readers[name] = readers.get(name, 0) + 1
-    return [t.name for t in model.graph.initializer if readers.get(t.name, 0) > 1]
-
 
 def to_evaluation_form(model: ModelProto) -> None:
     """Remove training behaviour in place.

@@ -17,7 +17,7 @@ LAYERS = (
     ("onnxblock.errors", "onnxblock.names"),
     ("onnxblock.files", "artifacts.manifest"),
     ("onnxblock.graph", "onnxblock.checkpoint", "onnxblock.accumulation"),
-    ("onnxblock.modes",),
+    ("onnxblock.modes", "onnxblock.shared_weights"),
     ("onnxblock.block", "onnxblock.autodiff"),
     ("onnxblock.blocks", "onnxblock.autodiff.rules", "onnxblock.parameters"),
     ("onnxblock.loss", "onnxblock.optim", "onnxblock.export", "onnxblock.inspection"),

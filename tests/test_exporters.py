@@ -102,7 +102,20 @@ def test_one_layer_used_twice_keeps_its_statistics(tmp_path: Path) -> None:
     )
     files, _, _ = trained(made, tmp_path, batch_norm="train")
     assert [p.name for p in files.statistics] == ["m", "q"]
-    assert any("read by several normalizations" in note for note in files.notes)
+    assert any("read by several layers" in note for note in files.notes)
+
+
+@pytest.mark.parametrize("weight", ["v", "w"])
+@pytest.mark.parametrize(
+    "second", ["d = MatMul(c, {}) y = Add(d, b)", "d = MatMul(c, {}) y = Add(b, d)", "y = Gemm(c, {}, b)"]
+)
+def test_a_bias_of_several_layers_is_said(tmp_path: Path, second: str, weight: str) -> None:
+    """Equal biases of an untrained model are one tensor after an exporter's optimization."""
+    nodes = f"a = MatMul(x, w) c = Add(a, b) {second.format(weight)}"
+    given = {"w": np.eye(3), "b": np.zeros(3), weight: np.eye(3)}
+    files, _, _ = trained(model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", **given), tmp_path)
+    said = [note.partition(",")[0] for note in files.notes if "exporters merge equal tensors" in note]
+    assert said == ["b: read by several layers"] * (weight == "v")
 
 
 def test_running_statistics_inside_a_body_are_not_trained(tmp_path: Path) -> None:

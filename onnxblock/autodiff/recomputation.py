@@ -51,6 +51,8 @@ def check_recompute_argument(recompute: Recompute, sizes: Mapping[str, int] | No
     """Raise :class:`ArgumentError` when ``recompute`` is none of what it may be, or ``sizes`` hold no sizes."""
     if isinstance(recompute, int) and not isinstance(recompute, bool) and recompute <= 0:
         raise ArgumentError(f"recompute={recompute} is no number of bytes.", "Give a positive number, or True.")
+    if isinstance(recompute, (list, tuple, str)) and not recompute:
+        raise ArgumentError("recompute names no nodes.", "Leave it out, or give paths of nodes or True.")
     given: object = recompute
     paths = given if isinstance(given, (list, tuple)) else [given]
     if given is not None and not isinstance(given, int) and not all(isinstance(path, str) for path in paths):

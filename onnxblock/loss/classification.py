@@ -87,11 +87,12 @@ class CrossEntropyLoss(_Classification):
     with the shape of the scores without the axis of the classes, int64 or, with ``labels_type``, int32.
     ``class_axis=-1`` is for scores ``[N, ..., C]``, as language models give them.
 
-    ``weight`` is an array of C.  A label equal to ``ignore_index``, which need not be a class, counts for nothing.
-    ``reduction`` is ``"mean"`` (divided by the sum of the weights of the labels that count, so nan when there are
-    none), ``"sum"`` or ``"none"``.  ``label_smoothing`` gives that share of the target to all classes alike.  With
-    ``soft_labels`` the labels are probabilities, of the element type and shape of the scores, and the mean is over the
-    samples.  As ``torch.nn.CrossEntropyLoss``.
+    ``weight`` is an array of C.  A label equal to ``ignore_index``, which need not be a class, counts for nothing;
+    PyTorch's default of -100 has to be given.  ``reduction`` is ``"mean"`` (divided by the sum of the weights of the
+    labels that count, so nan when there are none), ``"sum"`` or ``"none"``.  ``label_smoothing`` gives that share of
+    the target to all classes alike.  With ``soft_labels`` the labels are probabilities, of the element type and shape
+    of the scores, and the mean is over the samples.
+    As ``torch.nn.CrossEntropyLoss``.
     """
 
     def __init__(

@@ -441,6 +441,9 @@ def test_what_is_asked_for_wrongly_is_refused(tmp_path: Path) -> None:
     for wrong in (0, -5, 1.5, [1], {"a": 1}):
         with pytest.raises(ArgumentError, match="recompute"):
             generate(layered(), tmp_path, recompute=wrong)
+    for nothing in ([], (), ""):
+        with pytest.raises(ArgumentError, match="recompute names no nodes"):
+            generate(layered(), tmp_path, recompute=nothing)
     with pytest.raises(ArgumentError, match="positive sizes"):
         generate(layered("rows"), tmp_path, recompute=True, dimension_sizes={"rows": 0})
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 import numpy as np
 from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
@@ -248,11 +249,11 @@ def _let_updates_wait(
     for name in written:
         late = proof.late_readers(name, names.updated(name))
         found = _number(graph, names.updated(name), differentiated) if late else None
-        awaited = {_later(graph, node, readers, differentiated, outputs) for node in late or ()}
-        if found is None or None in awaited:
+        awaited = [_later(graph, node, readers, differentiated, outputs) for node in late or ()]
+        if found is None or not all(awaited):
             continue
         node, k = found
-        key = (node.input[k], *sorted(v for v in awaited if v is not None))
+        key = (node.input[k], *sorted(set(chain.from_iterable(awaited))))
         if key not in waiting:
             with graph.scope(names.updated(name)):
                 waiting[key] = after(*map(graph.value, key))
@@ -282,21 +283,26 @@ def _is_single(shape: Shape) -> bool:
 
 def _later(
     graph: Graph, node: NodeProto, readers: Mapping[str, list[NodeProto]], differentiated: set[str], outputs: set[str]
-) -> str | None:
-    """A value that is there only once ``node`` has run: its own result, or one made of it that several nodes read.
+) -> list[str]:
+    """Values that are there only once ``node`` has run: its own results, or one made of them that several nodes read.
 
-    A runtime computes a result in the memory of an operand that nothing else reads; it is not to lose that.
+    A runtime computes a result in the memory of an operand that nothing else reads; it is not to lose that.  Of an If
+    it may put the nodes of one branch in its place, so all that is read of it counts.  Nothing where no value will do.
     """
+    if node.op_type == "If":
+        results = [name for name in node.output if name in readers or name in outputs]
+        known = all(graph.tensor_type(name) is not None for name in results)
+        return results if known and not differentiated.isdisjoint(node.output) else []
     value: str | None = None
-    while not differentiated.isdisjoint(node.output):
+    while not differentiated.isdisjoint(node.output) and node.op_type != "If":
         following = next((name for name in node.output if name and graph.tensor_type(name) is not None), None)
         if following is None:
-            return value
+            break
         value = following
         if value in outputs or len(readers.get(value, ())) != 1:
-            return value
+            break
         node = readers[value][0]
-    return value
+    return [] if value is None else [value]
 
 
 # -- the order of the nodes

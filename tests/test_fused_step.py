@@ -10,6 +10,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from onnx import parser
 
 import artifacts
 import onnxblock
@@ -190,6 +191,31 @@ def test_what_cannot_wait_gets_memory_of_its_own(tmp_path):
     two, one = begin(files), step_of(files)
     for batch in BATCHES:
         assert float(one(*batch)) == two.step(*batch)
+    assert saved(one.state, tmp_path / "one") == saved(two.state, tmp_path / "two")
+
+
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_a_weight_in_an_if_whose_condition_is_constant(name, tmp_path):
+    """onnxruntime puts the branch in its place, so the gradients of its inputs are no longer there all at once."""
+    model = parser.parse_model("""
+        <ir_version: 9, opset_import: ["" : 18]>
+        branches (float[3, 3] x) => (float loss)
+        <float[3] u = {0.5, -1, 2}, float[3, 3] w = {1, 2, 3, -1, -2, -3, 0.1, 0.2, 0.3}, bool flag = {1}>
+        {
+            h = Mul (x, u)
+            z = If (flag) <
+                then_branch = t () => (tz) { p = Mul (h, w)  tz = Tanh (p) },
+                else_branch = e () => (ez) { ez = Identity (h) }
+            >
+            loss = ReduceSum <keepdims = 0> (z)
+        }""")
+    optimizer = {"SGD": optim.SGD(), "AdamW": optim.AdamW()}[name]
+    files = generate(model, tmp_path, loss=None, optimizer=optimizer, fused_step=True)
+    two, one = begin(files), step_of(files)
+    for training in (two.optimizer, one):
+        training.set_learning_rate(0.5)
+    for x in np.random.default_rng(0).normal(size=(3, 3, 3)).astype(np.float32):
+        assert float(one(x)) == two.step(x)
     assert saved(one.state, tmp_path / "one") == saved(two.state, tmp_path / "two")
 
 

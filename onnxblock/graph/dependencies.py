@@ -66,6 +66,31 @@ def reads(node: NodeProto) -> set[str]:
     return names
 
 
+def needs_of(node: NodeProto, output: str) -> set[str]:
+    """The values that must be there before ``output`` of ``node`` is.
+
+    A runtime that finds the condition of an If constant puts the nodes of one branch in its place, each of which runs
+    on its own: so of an If they are what the output depends on in every branch.  All other nodes run as a whole.
+    """
+    if node.op_type != "If" or node.domain:
+        return reads(node)
+    place = list(node.output).index(output)
+    return set.intersection(*(_needed_from_outside(body, body.output[place].name) for body in subgraphs(node)))
+
+
+def _needed_from_outside(body: GraphProto, output: str) -> set[str]:
+    producers = {name: node for node in body.node for name in node.output if name}
+    inside = {t.name for t in body.initializer}
+    found, pending = {output}, [output]
+    while pending:
+        name = pending.pop()
+        if name in producers:
+            fresh = needs_of(producers[name], name) - found
+            found |= fresh
+            pending += fresh
+    return found - producers.keys() - inside - {""}
+
+
 def read_counts(graph: GraphProto) -> Counter[str]:
     """How many nodes read each value, and the graph where it is an output."""
     count = Counter(name for node in graph.node for name in reads(node))

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 from onnx import AttributeProto, ModelProto, NodeProto, TensorProto, inliner, numpy_helper
 
-from .dependencies import has_operator, needed_nodes, reads, subgraphs
+from .dependencies import has_operator, needed_nodes, needs_of, reads, subgraphs
 from .inference import infer_model
 from .types import same_shape, tensor_type
 from .value import Value
@@ -94,7 +94,8 @@ class InPlace:
         3. What a runtime may keep in the memory of ``old``, such as its Reshape, counts as ``old``; none of it is an
            output.
         4. The writer is elementwise in ``old``, if it reads it at all; it does not read what ``old`` is a slice of.
-        5. Every other reader of ``old``, or of what it is a slice of, is an ancestor of the writer.
+        5. Every other reader of ``old``, or of what it is a slice of, is an ancestor of the writer, whichever branch
+           a runtime puts in the place of an If.
         6. Of those, the ones that feed the writer are elementwise too, since a runtime may fuse them with it.
         """
         return self.late_readers(old, new) == []
@@ -210,19 +211,36 @@ class InPlace:
     def _not_before(self, nodes: Iterable[NodeProto], writer: NodeProto) -> list[NodeProto]:
         """Those of ``nodes`` that ``writer`` does not depend on."""
         missing = {id(node): node for node in nodes}
-        first = min((self._positions[k] for k in missing), default=0)
+        if not missing:
+            return []
+        first = min(self._positions[k] for k in missing)
         # the nearest first: the readers of a state are, and what all tensors share is a long way back
-        seen, pending = {id(writer)}, deque([writer])
+        pending = deque(name for output in writer.output for name in self._needs(writer, output))
+        seen: set[int | str] = {id(writer)}
+        left: dict[int, set[str]] = {}
         while missing and pending:
-            for name in self._reads[id(pending.popleft())]:
-                producer = self._producers.get(name)
-                if producer is None or self._positions[id(producer)] < first:
-                    continue
-                if id(producer) not in seen:
-                    seen.add(id(producer))
-                    missing.pop(id(producer), None)
-                    pending.append(producer)
+            name = pending.popleft()
+            producer = self._producers.get(name)
+            if producer is None or self._positions[id(producer)] < first:
+                continue
+            by_output = producer.op_type == "If"
+            if (name if by_output else id(producer)) in seen:
+                continue
+            seen.add(name if by_output else id(producer))
+            pending += self._needs(producer, name)
+            if by_output:
+                unseen = left.setdefault(id(producer), {x for x in producer.output if self._is_read(x)})
+                unseen.discard(name)
+            if not by_output or not unseen:
+                missing.pop(id(producer), None)
         return list(missing.values())
+
+    def _needs(self, node: NodeProto, output: str) -> set[str]:
+        """What must be there before ``output`` of ``node`` is."""
+        return needs_of(node, output) if node.op_type == "If" else self._reads[id(node)]
+
+    def _is_read(self, name: str) -> bool:
+        return name in self._readers or name in self._outputs
 
 
 def in_place_safe(model: ModelProto, old: str, new: str) -> bool:

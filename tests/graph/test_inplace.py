@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from onnx import ModelProto, helper
+from onnx import ModelProto, helper, parser
 
 from onnxblock.accumulation import accumulate, accumulator_function
 from onnxblock.graph.inplace import InPlace, after, in_place_safe
@@ -151,3 +151,42 @@ def test_bodies_that_capture_the_old_value_read_it():
 
     assert not in_place_safe(model_of(chosen), "old", "new")
     assert in_place_safe(model_of(lambda old, g: old - chosen(old, g)[1] * 0.5), "old", "new")
+
+
+@pytest.mark.parametrize(("needed", "safe"), [("Neg (a)", False), ("Neg (b)", True), ("Add (a, b)", True)])
+def test_one_result_of_an_if_may_be_there_before_the_others(needed, safe):
+    """A runtime puts the nodes of a branch in the place of an If whose condition it finds constant."""
+    model = parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 18]>
+        step (float[8, 8] old, float[8, 8] g) => (float[8, 8] new, float[8, 8] other)
+        <bool flag = {{1}}>
+        {{
+            early = Mul (old, old)
+            a, b = If (flag) <
+                then_branch = t () => (ta, tb) {{ ta = Neg (g)  tx = Tanh (early)  tb = Mul (tx, old) }},
+                else_branch = e () => (ea, eb) {{ ea = Abs (g)  ex = Exp (early)  eb = Mul (ex, old) }}
+            >
+            needed = {needed}
+            new = Sub (old, needed)
+            other = Neg (b)
+        }}""")
+    assert in_place_safe(model, "old", "new") == safe
+    expected = run_bound(model, FEEDS, {})
+    runs = [run_bound(shuffled(model, k), FEEDS, {"old": "new"}, **s) for k in range(4) for s in settings()]
+    assert all(np.array_equal(run[name], expected[name]) for run in runs for name in expected) == safe
+
+
+@pytest.mark.parametrize("reading", ["Tanh (early)", "Tanh (g)"])
+def test_what_one_branch_of_an_if_needs_may_come_late(reading):
+    model = parser.parse_model(f"""
+        <ir_version: 9, opset_import: ["" : 18]>
+        step (float[8, 8] old, float[8, 8] g, bool flag) => (float[8, 8] new, float[8, 8] early)
+        {{
+            early = Mul (old, old)
+            a = If (flag) <
+                then_branch = t () => (ta) {{ ta = Neg (early) }},
+                else_branch = e () => (ea) {{ ea = {reading} }}
+            >
+            new = Sub (old, a)
+        }}""")
+    assert in_place_safe(model, "old", "new") == ("early" in reading)

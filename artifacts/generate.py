@@ -18,7 +18,7 @@ from onnxblock.fused_step import fuse_step
 from onnxblock.graph.context import custom_op_library as use_custom_op_library
 from onnxblock.graph.types import dtype_name
 from onnxblock.modes import BatchNormMode, RunningVariance, check_batch_norm_argument
-from onnxblock.parameters import ParameterInfo
+from onnxblock.parameters import ParameterChoice, ParameterInfo
 from onnxblock.training import TrainingModels
 
 from .describe import (
@@ -184,7 +184,7 @@ def generate_artifacts(
         optimizer_runtimes=optimizer_manifest.runtimes if optimizer_manifest is not None else (),
         ort_models=tuple(ort_models),
         recomputation=models.recomputation,
-        notes=_notes(forward, mode, models.choice.inputs, bool(models.choice.trainable)),
+        notes=_notes(forward, mode, models.choice),
         **_parameter_tables(models),
     )
 
@@ -256,9 +256,7 @@ def _settings(models: TrainingModels, forward: ForwardModel, variance: RunningVa
     return made
 
 
-def _notes(
-    forward: ForwardModel, batch_norm: BatchNormMode, inputs: Sequence[str], has_trainable: bool
-) -> tuple[str, ...]:
+def _notes(forward: ForwardModel, batch_norm: BatchNormMode, choice: ParameterChoice) -> tuple[str, ...]:
     notes = []
     if forward.raised_from is not None:
         notes.append(f"the model was raised from opset {forward.raised_from} to {forward.opset}")
@@ -271,13 +269,16 @@ def _notes(
             "the model has no BatchNormalization: if it had, the exporter folded it into the convolutions; PyTorch's "
             "keeps it with optimize=False, or with dynamo=False and training=TrainingMode.TRAINING"
         )
-    if forward.shared_scales_and_biases:
+    shared = [name for name in forward.shared_scales_and_biases if name in choice.trainable]
+    if shared:
         notes.append(
-            f"{', '.join(forward.shared_scales_and_biases)}: read by several layers, and trained as one; "
+            f"{', '.join(shared)}: read by several layers, and trained as one; "
             "exporters merge equal tensors of an untrained model, so export with distinct values to train them apart"
         )
-    notes += [f"the gradient of the input {name!r} is the output {name + names.GRADIENT_SUFFIX!r}" for name in inputs]
-    if not has_trainable:
+    notes += [
+        f"the gradient of the input {name!r} is the output {name + names.GRADIENT_SUFFIX!r}" for name in choice.inputs
+    ]
+    if not choice.trainable:
         notes.append("no weight is trained, so there is no optimizer model")
     return tuple(notes)
 

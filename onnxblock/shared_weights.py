@@ -17,16 +17,21 @@ def shared_scales_and_biases(model: ModelProto) -> list[str]:
 
     Each is part of a layer that is used several times, or equal tensors that an exporter has merged.
     """
-    initializers = {t.name for t in model.graph.initializer}
-    products = {node.output[0]: node for node in model.graph.node if node.op_type == "MatMul"}
+    sources = {t.name: t.name for t in model.graph.initializer}
+    products: dict[str, NodeProto] = {}
     readers: dict[str, set[str]] = {}
     for node in model.graph.node:
-        for name, layer in _parts(node, products, initializers):
-            readers.setdefault(name, set()).add(layer)
+        if node.op_type == "Identity" and node.input[0] in sources:  # as which the older exporter writes what it merges
+            sources[node.output[0]] = sources[node.input[0]]
+        elif node.op_type == "MatMul":
+            products[node.output[0]] = node
+        for name, layer in _parts(node, products, sources):
+            if name in sources:
+                readers.setdefault(sources[name], set()).add(layer)
     return [t.name for t in model.graph.initializer if len(readers.get(t.name, ())) > 1]
 
 
-def _parts(node: NodeProto, products: dict[str, NodeProto], initializers: set[str]) -> Iterator[tuple[str, str]]:
+def _parts(node: NodeProto, products: dict[str, NodeProto], sources: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The scale and the bias of a layer, each with what tells the layer from others."""
     if node.op_type in _NORMALIZATIONS:
         for name in {*node.input[1:3]} - {""}:
@@ -35,5 +40,5 @@ def _parts(node: NodeProto, products: dict[str, NodeProto], initializers: set[st
         yield node.input[2], node.input[1]
     elif node.op_type == "Add":
         for product, bias in (node.input, reversed(node.input)):
-            if bias in initializers and product in products:
-                yield bias, next((name for name in products[product].input if name in initializers), product)
+            if product in products:
+                yield bias, next((name for name in products[product].input if name in sources), product)

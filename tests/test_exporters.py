@@ -107,7 +107,13 @@ def test_one_layer_used_twice_keeps_its_statistics(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("weight", ["v", "w"])
 @pytest.mark.parametrize(
-    "second", ["d = MatMul(c, {}) y = Add(d, b)", "d = MatMul(c, {}) y = Add(b, d)", "y = Gemm(c, {}, b)"]
+    "second",
+    [
+        "d = MatMul(c, {}) y = Add(d, b)",
+        "d = MatMul(c, {}) y = Add(b, d)",
+        "y = Gemm(c, {}, b)",
+        "i = Identity(b) y = Gemm(c, {}, i)",
+    ],
 )
 def test_a_bias_of_several_layers_is_said(tmp_path: Path, second: str, weight: str) -> None:
     """Equal biases of an untrained model are one tensor after an exporter's optimization."""
@@ -116,6 +122,10 @@ def test_a_bias_of_several_layers_is_said(tmp_path: Path, second: str, weight: s
     files, _, _ = trained(model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", **given), tmp_path)
     said = [note.partition(",")[0] for note in files.notes if "exporters merge equal tensors" in note]
     assert said == ["b: read by several layers"] * (weight == "v")
+    files, _, _ = trained(
+        model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", **given), tmp_path, frozen_params=["b"]
+    )
+    assert not any("exporters merge equal tensors" in note for note in files.notes)
 
 
 def test_running_statistics_inside_a_body_are_not_trained(tmp_path: Path) -> None:

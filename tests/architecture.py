@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 # From the bottom up.  A module may import what stands on a lower line, or what belongs to its own entry; never what
 # stands beside it or above.  A module belongs to the entry with the longest matching prefix.
 LAYERS = (
-    ("onnxblock.errors", "onnxblock.names"),
-    ("onnxblock.files", "artifacts.manifest"),
+    ("onnxblock.errors", "onnxblock.names", "onnxblock.wire"),
+    ("onnxblock.files", "onnxblock.left_in_file", "artifacts.manifest"),
     ("onnxblock.graph", "onnxblock.checkpoint", "onnxblock.accumulation"),
     ("onnxblock.modes", "onnxblock.shared_weights"),
     ("onnxblock.block", "onnxblock.autodiff"),
@@ -38,6 +38,8 @@ WITHOUT_ONNX = (
     "onnxblock.errors",
     "onnxblock.names",
     "onnxblock.files",
+    "onnxblock.wire",
+    "onnxblock.left_in_file",
     "onnxblock.checkpoint",
     "artifacts.manifest",
     "artifacts.api",

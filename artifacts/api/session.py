@@ -6,11 +6,14 @@ import ctypes
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from onnxblock.errors import ArgumentError, InvalidModelError, RuntimeUnavailableError, did_you_mean, refusal
 from onnxblock.files import as_path
+from onnxblock.left_in_file import with_weights_left
+from onnxblock.wire import WireError
 
 from .kernels import missing_kernel
 
@@ -40,6 +43,10 @@ _FAULTY = {"MatmulTransposeFusion": "MatmulTransposeFusion", "_new_reshape": "Re
 that they have in float32 only, and join a Reshape with slices that others read."""
 _LARGE_FILE = 2**24
 """Bytes: reading a model of this size leaves enough free memory behind to give it back."""
+_FOLDER = "session.model_external_initializers_file_folder_path"
+_FOLDER_SINCE = (1, 21)
+_LEFT_IN_FILE = 2**16
+"""Bytes: smaller weights are read."""
 _WITH_DEVICE_ID = {"cuda", "tensorrt", "rocm", "migraphx", "dml", "cann"}
 
 
@@ -122,7 +129,7 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     wanted = [provider if isinstance(provider, str) else provider[0] for provider in providers]
     _require_available(wanted)
     try:
-        session = _start(str(file), session_options, list(providers))
+        session = _open(file, session_options, list(providers))
     except Exception as error:
         explained = missing_kernel(str(error), file, wanted)
         if explained is not None:
@@ -139,16 +146,57 @@ def open_session(path: str | os.PathLike[str], session_options: Any, providers: 
     return session
 
 
-def _start(file: str, session_options: Any, providers: list[Provider], left_out: tuple[str, ...] = ()) -> Any:
+def _open(file: Path, session_options: Any, providers: list[Provider]) -> Any:
+    """Open a session, of a large file without reading the weights in it where that can be."""
+    light = _with_weights_left(file, session_options, providers)
+    if light is not None:
+        try:
+            return _start(light, session_options, providers)
+        except Exception:  # noqa: S110, BLE001  # what is wrong is said of the file as it is
+            pass
+    return _start(str(file), session_options, providers)
+
+
+def _with_weights_left(file: Path, session_options: Any, providers: list[Provider]) -> bytes | None:
+    """The model with references to its large weights, which onnxruntime maps into memory in place of copying them.
+
+    None for a small file and where that may not work: providers that want the path of the model, releases before 1.21,
+    Windows, where a file that is mapped cannot be replaced, and links, whose target may have another name.
+    """
+    size = file.stat().st_size
+    if size < _LARGE_FILE or providers != [_CPU] or sys.platform == "win32" or file.is_symlink():
+        return None
+    release = tuple(int(part) for part in runtime().__version__.split(".")[:2])
+    if release < _FOLDER_SINCE or session_options.optimized_model_filepath:
+        return None
+    try:
+        with file.open("rb") as content:
+            light = with_weights_left(content, size, file.name, _LEFT_IN_FILE)
+    except (WireError, OSError):
+        return None
+    is_lighter = len(light) < size
+    return light if is_lighter and _settled(session_options, _FOLDER, str(file.parent.absolute())) else None
+
+
+def _settled(session_options: Any, key: str, value: str) -> bool:
+    """Whether the options have this value, given now if there was none: to change one makes onnxruntime print."""
+    try:
+        return bool(session_options.get_session_config_entry(key) == value)
+    except RuntimeError:
+        session_options.add_session_config_entry(key, value)
+        return True
+
+
+def _start(model: str | bytes, session_options: Any, providers: list[Provider], left_out: tuple[str, ...] = ()) -> Any:
     """Open a session, without the optimizations of onnxruntime that its messages show to fail on the model."""
     extra = {"disabled_optimizers": list(left_out)} if left_out else {}
     try:
-        return runtime().InferenceSession(file, session_options, providers=providers, **extra)
+        return runtime().InferenceSession(model, session_options, providers=providers, **extra)
     except Exception as error:
         failed = tuple(name for sign, name in _FAULTY.items() if sign in str(error) and name not in left_out)
         if not failed:
             raise
-    return _start(file, session_options, providers, left_out + failed)
+    return _start(model, session_options, providers, left_out + failed)
 
 
 def _return_free_memory() -> None:
@@ -186,10 +234,7 @@ def _settle(session_options: Any) -> None:
     """
     session_options.enable_mem_pattern = False
     session_options.enable_mem_reuse = False
-    try:
-        session_options.get_session_config_entry(_STOP_SPINNING)
-    except RuntimeError:
-        session_options.add_session_config_entry(_STOP_SPINNING, "1")
+    _settled(session_options, _STOP_SPINNING, "1")
 
 
 def _remedy(message: str) -> str:

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import BinaryIO
 
 from google.protobuf.message import DecodeError
-from onnx import GraphProto, ModelProto, TensorProto
+from onnx import ModelProto, TensorProto
 
 from ..errors import InvalidModelError
 from ..files import as_path
+from ..left_in_file import with_weights_left
+from ..wire import WireError
 from .external import ExternalFiles
 from .function_weights import lift_function_weights
 from .inner_weights import lift_inner_weights
 from .structure import settle_structure
 from .weights import Weights, detach_with, weights_in_constants
-from .wire import LENGTH_DELIMITED, Field, WireError, fields
 
-_GRAPH = ModelProto.DESCRIPTOR.fields_by_name["graph"].number
-_INITIALIZER = GraphProto.DESCRIPTOR.fields_by_name["initializer"].number
-_RAW_DATA = TensorProto.DESCRIPTOR.fields_by_name["raw_data"].number
 _LEFT_IN_FILE_NBYTES = 1024
 
 
@@ -85,15 +82,17 @@ def _read(path: Path) -> ModelProto:
         size = path.stat().st_size
         if size == 0:
             raise InvalidModelError(f"{str(path)!r} is empty.", "Export or copy the model again.")
+        model = ModelProto()
         with path.open("rb") as file:
             _refuse_other_formats(path, file.read(64))
-            return _read_model(file, size, path.name)
+            model.ParseFromString(with_weights_left(file, size, path.name, _LEFT_IN_FILE_NBYTES))
     except OSError as error:
         raise InvalidModelError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
     except (WireError, DecodeError) as error:
         raise InvalidModelError(
             f"{str(path)!r} is not an ONNX model, or only a part of one: {error}.", "Export or copy the model again."
         ) from error
+    return model
 
 
 def _refuse_other_formats(path: Path, start: bytes) -> None:
@@ -113,59 +112,3 @@ def _refuse_other_formats(path: Path, start: bytes) -> None:
     else:
         return
     raise InvalidModelError(f"{str(path)!r} {problem}.", remedy)
-
-
-def _read_model(file: BinaryIO, size: int, own_name: str) -> ModelProto:
-    outside: list[Field] = []
-    inside: list[Field] = []
-    initializers: list[TensorProto] = []
-    has_graph = False
-    for field in fields(file, 0, size):
-        if field.number != _GRAPH or field.wire_type != LENGTH_DELIMITED:
-            outside.append(field)
-            continue
-        has_graph = True
-        for inner in fields(file, field.content, field.end):
-            if inner.number == _INITIALIZER and inner.wire_type == LENGTH_DELIMITED:
-                initializers.append(_read_tensor(file, inner, own_name))
-            else:
-                inside.append(inner)
-    model = ModelProto()
-    model.ParseFromString(_bytes_of(file, outside))
-    if has_graph:
-        model.graph.SetInParent()
-        model.graph.MergeFromString(_bytes_of(file, inside))
-        model.graph.initializer.extend(initializers)
-    return model
-
-
-def _read_tensor(file: BinaryIO, message: Field, own_name: str) -> TensorProto:
-    kept: list[Field] = []
-    raw: Field | None = None
-    for field in fields(file, message.content, message.end):
-        if field.number == _RAW_DATA and field.end - field.content > _LEFT_IN_FILE_NBYTES:
-            raw = field
-        else:
-            kept.append(field)
-    tensor = TensorProto()
-    tensor.ParseFromString(_bytes_of(file, kept))
-    if raw is not None:
-        tensor.data_location = TensorProto.EXTERNAL
-        tensor.ClearField("external_data")
-        for key, value in (("location", own_name), ("offset", raw.content), ("length", raw.end - raw.content)):
-            tensor.external_data.add(key=key, value=str(value))
-    return tensor
-
-
-def _bytes_of(file: BinaryIO, kept: list[Field]) -> bytes:
-    """The encoding of fields, keys included; neighbours are read in one go."""
-    parts = []
-    start = end = 0
-    for field in [*kept, Field(0, 0, -1, -1, -1)]:
-        if field.start == end:
-            end = field.end
-            continue
-        file.seek(start)
-        parts.append(file.read(end - start))
-        start, end = field.start, field.end
-    return b"".join(parts)

@@ -11,8 +11,9 @@ from typing import BinaryIO
 from onnx import GraphProto, ModelProto, TensorProto
 
 from ..files import as_path, replacing
+from ..wire import length_prefix
+from .messages import copy_fields
 from .weights import Weights, is_stub
-from .wire import copy_fields, length_prefix
 
 SINGLE_FILE_NBYTES = 1800 << 20
 """Models of at least this size get a second file: protobuf's own limit is 2 GiB, and some margin is needed."""

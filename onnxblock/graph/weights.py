@@ -20,6 +20,7 @@ from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto,
 from ..errors import InvalidModelError, UnknownNameError, did_you_mean
 from .dependencies import all_nodes, subgraphs
 from .external import CHUNK, ExternalFiles, FileRegion
+from .messages import copy_fields
 from .storage import (
     array_from_bytes,
     bytes_of_array,
@@ -30,7 +31,6 @@ from .storage import (
     wrong_size,
 )
 from .types import FLOATS, onnx_dtype
-from .wire import copy_fields
 
 # Checkers of onnx pass over a location that starts like this; no file can be meant.
 _HELD = "#held by onnxblock"

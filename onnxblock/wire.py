@@ -9,9 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import BinaryIO, NamedTuple
 
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
-
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
 
 
@@ -71,6 +68,22 @@ def fields(file: BinaryIO, start: int, end: int) -> Iterator[Field]:
         position = content + nbytes
 
 
+def rewritten(file: BinaryIO, start: int, end: int, rewrite: Callable[[Field], bytes | None]) -> bytes:
+    """The bytes of a file from ``start`` to ``end``, but what ``rewrite`` gives for those fields that it gives any."""
+    parts, kept = [], start
+    for field in fields(file, start, end):
+        new = rewrite(field)
+        if new is not None:
+            parts += [_read(file, kept, field.start), new]
+            kept = field.end
+    return b"".join([*parts, _read(file, kept, end)])
+
+
+def _read(file: BinaryIO, start: int, end: int) -> bytes:
+    file.seek(start)
+    return file.read(end - start)
+
+
 def _read_varint(file: BinaryIO, position: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
@@ -82,16 +95,3 @@ def _read_varint(file: BinaryIO, position: int) -> tuple[int, int]:
         if byte[0] < 0x80:
             return value, position
     raise WireError(f"no field can start at byte {position}")
-
-
-def copy_fields(source: Message, target: Message, wanted: Callable[[FieldDescriptor], bool]) -> None:
-    """Copy those set fields of a message that are wanted, whatever fields this release of onnx knows."""
-    for field, value in source.ListFields():
-        if not wanted(field):
-            continue
-        if hasattr(value, "extend"):
-            getattr(target, field.name).extend(value)
-        elif hasattr(value, "CopyFrom"):
-            getattr(target, field.name).CopyFrom(value)
-        else:
-            setattr(target, field.name, value)

@@ -342,6 +342,23 @@ def test_results_names_and_export(tmp_path):
     np.testing.assert_allclose(session.run(None, {"x": x})[0], step(x, labels)[1], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("take", [np.asarray, onnxruntime.OrtValue.ortvalue_from_numpy])
+def test_a_weight_that_is_a_result_is_that_before_the_update(take, tmp_path):
+    files = generate(
+        perceptron(hidden=8), tmp_path, fused_step=True, additional_output_names=["Perceptron/Linear/weight"]
+    )
+    two, one = begin(files), step_of(files)
+    kept = []
+    for x, labels in BATCHES:
+        kept.append([training(take(x), take(labels))[1] for training in (two.module, one)])
+        two.optimizer.step()
+        two.module.lazy_reset_grad()
+    for results in kept:
+        first, second = (result if isinstance(result, np.ndarray) else result.numpy() for result in results)
+        np.testing.assert_array_equal(first, second)
+    assert len({result[0].tobytes() if take is np.asarray else result[0].numpy().tobytes() for result in kept}) == 6
+
+
 def test_the_manifest(tmp_path):
     files = generate(convolutional(), tmp_path, fused_step=True, optimizer=OPTIMIZERS["averaged groups"])
     assert files.step_model == tmp_path / "step_model.onnx"

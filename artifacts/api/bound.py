@@ -124,16 +124,17 @@ class BoundModel:
             self._session.run_with_iobinding(self._binding, self._run_options)
         except Exception as error:
             raise self._failure(error, ready) from error
+        take = self._ortvalue if wrapped and all(wrapped) else self._array
+        results = self._binding.get_outputs_as_ortvaluevector()
+        taken = [take(*pair) for pair in zip(self.user_outputs, results)]  # the next values of states come after
         for action in self._after:
             action()
-        results = self._binding.get_outputs_as_ortvaluevector()
-        as_ortvalues = bool(wrapped) and all(wrapped)
-        return _one_or_all(
-            [
-                self._ortvalue_type(result) if as_ortvalues else self._array(name, result)
-                for name, result in zip(self.user_outputs, results)  # the next values of states come after
-            ]
-        )
+        return _one_or_all(taken)
+
+    def _ortvalue(self, name: str, result: Any) -> Any:
+        if name in self._copied:
+            return self._ortvalue_type.ortvalue_from_numpy(self._array(name, result))
+        return self._ortvalue_type(result)
 
     def _array(self, name: str, result: Any) -> Array:
         array = unwrap(result)

@@ -18,7 +18,8 @@ class Module(TrainedModel):
 
     In training mode gradients are added to ``parameter.grad`` until :meth:`lazy_reset_grad`, running statistics
     advance and dropout is active; in evaluation mode nothing changes.  Runs from several threads happen one after
-    another; training from several at once is for the caller to order.
+    another; training from several at once is for the caller to order.  Large weights that are not trained stay in the
+    model files, which may be replaced while this is in use, but not written into.
 
     Args:
         train_model_uri: the training model.

@@ -54,10 +54,11 @@ before = memory("VmRSS")
 opened = session.open_session(sys.argv[1], options, ["CPUExecutionProvider"])
 print(memory("VmRSS") - before, memory("VmHWM") - before)
 """
+OLD = tuple(f"1.{minor}." for minor in range(18, 25))
 glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries give memory back themselves")
 
 mapping = pytest.mark.skipif(
-    sys.platform == "win32" or onnxruntime.__version__.startswith(("1.18.", "1.19.", "1.20.")),
+    sys.platform == "win32" or onnxruntime.__version__.startswith(OLD[:3]),
     reason="a file that is mapped cannot be replaced there, or onnxruntime cannot be told where it is",
 )
 
@@ -97,11 +98,11 @@ def test_copies_of_weights_that_were_read_are_given_back(convolutions):
 
 
 @glibc
-@mapping
+@pytest.mark.skipif(onnxruntime.__version__.startswith(OLD), reason="made fewer copies, or cannot be told where to map")
 def test_weights_that_stay_in_the_file_are_not_copied_to_be_read(convolutions, tmp_path):
     linked = tmp_path / "model.onnx"  # of which the weights are read
     linked.symlink_to(convolutions)
-    assert memory_of_opening(convolutions)[1] < memory_of_opening(linked)[1] - WEIGHTS / 8
+    assert memory_of_opening(convolutions)[1] < memory_of_opening(linked)[1] - WEIGHTS / 2
 
 
 def opened_with(path, monkeypatch, **settings):

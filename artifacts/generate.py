@@ -264,7 +264,9 @@ def _notes(forward: ForwardModel, batch_norm: BatchNormMode, choice: ParameterCh
         notes.append(
             "BatchNormalization uses its running statistics, as exported; batch_norm='train' uses those of each batch"
         )
-    if forward.looks_folded or (forward.batch_norm == "none" and batch_norm is BatchNormMode.TRAIN):
+    if forward.inner_batch_norms and batch_norm is not BatchNormMode.AS_EXPORTED:
+        notes.append(f"BatchNormalization inside control flow ({forward.inner_batch_norms} nodes) stays as exported")
+    elif forward.looks_folded or (forward.batch_norm == "none" and batch_norm is BatchNormMode.TRAIN):
         notes.append(
             "the model has no BatchNormalization: if it had, the exporter folded it into the convolutions; PyTorch's "
             "keeps it with optimize=False, or with dynamo=False and training=TrainingMode.TRAINING"

@@ -26,6 +26,7 @@ from onnxblock.modes import (
     RunningVariance,
     batch_norm_in_words,
     choose_batch_norm_mode,
+    inner_batch_norms,
     looks_folded,
     own_statistics,
 )
@@ -59,6 +60,7 @@ class ForwardModel:
     opset: int
     raised_from: int | None
     batch_norm: str
+    inner_batch_norms: int
     looks_folded: bool
     shared_scales_and_biases: tuple[str, ...]
 
@@ -90,6 +92,7 @@ def build_training(
         opset=graph.opset,
         raised_from=given_opset if given_opset < graph.opset else None,
         batch_norm=batch_norm_in_words(raised),
+        inner_batch_norms=inner_batch_norms(raised),
         looks_folded=folded,
         shared_scales_and_biases=tuple(shared_scales_and_biases(raised)),
     )

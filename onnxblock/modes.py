@@ -58,6 +58,12 @@ def batch_norm_in_words(model: ModelProto) -> str:
     return "frozen" if not moving else "train" if moving == count else f"train ({moving} of {count} nodes)"
 
 
+def inner_batch_norms(model: ModelProto) -> int:
+    """How many BatchNormalization nodes are inside bodies of control flow; they stay as they were exported."""
+    everywhere = sum(n.op_type == "BatchNormalization" and not n.domain for n in all_nodes(model.graph.node))
+    return everywhere - len(list(_batch_norms(model)))
+
+
 def running_statistics(model: ModelProto) -> list[str]:
     """The initializers that hold running means and variances, whatever the mode, in initializer order.
 

@@ -143,6 +143,9 @@ def test_running_statistics_inside_a_body_are_not_trained(tmp_path: Path) -> Non
     assert {p.name for p in files.trainable} == {"w", "s", "b"}
     with pytest.raises(ParameterError, match="'m' is a running statistic"):
         trained(made, tmp_path, requires_grad=["w", "m"])
+    for asked, said in (("as exported", False), ("train", True), ("frozen", True)):
+        files, _, _ = trained(made, tmp_path, batch_norm=asked)
+        assert ("BatchNormalization inside control flow (1 nodes) stays as exported" in files.notes) == said
 
 
 @pytest.mark.parametrize("shape", [(1, 2), (2,), (3, 1), (), (2, 2)])

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from onnx import TensorProto
 
-from .types import Shape, same_shape
+from .types import HALVES, Shape, same_shape
 from .value import Value
 
 
@@ -106,6 +106,17 @@ def cast_like(d: Value, x: Value) -> Value:
     if x.dtype is None:
         return with_shape_of(d.graph.op.CastLike(d, x), d)
     return d.cast(x.dtype)
+
+
+def widened(x: Value) -> Value:
+    """``x`` in float32 where its type is half as wide; else ``x`` itself.
+
+    For what half precision cannot hold, such as sums over many elements, and for comparisons of a result with what it
+    was computed from.  onnxruntime computes in float32 where it has no kernel, and hands on what it has not rounded to
+    nodes that it does the same with: the operand that a kernel of float16 has rounded differs from the one that a
+    comparison sees.  So the result is computed again, from the widened operand.
+    """
+    return x.cast(TensorProto.FLOAT) if x.dtype in HALVES else x
 
 
 def mask(condition: Value, like: Value) -> Value:

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from onnx import TensorProto, helper
 
 from .arithmetic import reshape_like, shape_of, size_of, with_shape_of
+from .types import HALVES
 from .value import Operand, Value
 from .waiting import Arrival
 
 LARGE = 2**18
 """The number of elements from which on memory decides."""
-_REFUSED = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 def around(x: Value, axis: int) -> tuple[Value, Value, Value]:
@@ -66,7 +66,7 @@ def scatter_nd(data: Value, indices: Value, updates: Value, reduction: str) -> V
 
 def scatter_elements(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:
     """``data`` with the elements ``updates`` put at, or combined with what is at, ``indices`` along ``axis``."""
-    if reduction == "none" or data.dtype not in _REFUSED:
+    if reduction == "none" or data.dtype not in HALVES:
         op = data.graph.op
         return with_shape_of(op.ScatterElements(data, indices, updates, axis=axis, reduction=reduction), data)
     wide = scatter_elements(data.cast(TensorProto.FLOAT), indices, updates.cast(TensorProto.FLOAT), axis, reduction)

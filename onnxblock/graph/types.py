@@ -23,6 +23,9 @@ Shape: TypeAlias = "tuple[Dimension, ...] | None"
 FLOATS = frozenset({TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16})
 """The element types that can carry a gradient."""
 
+HALVES = frozenset({TensorProto.FLOAT16, TensorProto.BFLOAT16})
+"""Those of them that are half as wide as float32."""
+
 INTEGERS = frozenset(
     {
         TensorProto.INT8,

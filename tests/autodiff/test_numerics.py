@@ -61,8 +61,12 @@ def test_slope_of_gelu() -> None:
     np.testing.assert_allclose(found, cdf + values * density, rtol=1e-6, atol=2e-7)
 
 
+_COMPARING = ["Clip", "above", "below", "unbounded", "Max", "Min", "ReduceMax", "ReduceMin", "ReduceLogSumExp"]
+_COMPARING += ["max", "min", "GlobalMaxPool", "MaxPool", "TopK", "LpPool", "ReduceProd"]
+
+
 @pytest.mark.parametrize("optimized", [False, True])
-@pytest.mark.parametrize("kind", ["Clip", "above", "below", "Max", "Min", "ReduceMax"])
+@pytest.mark.parametrize("kind", _COMPARING)
 def test_half_precision_compares_nothing_that_one_side_has_rounded(kind: str, optimized: bool) -> None:
     """onnxruntime has a float16 kernel of these, and none of the convolution, whose result it rounds for them only.
 
@@ -74,13 +78,24 @@ def test_half_precision_compares_nothing_that_one_side_has_rounded(kind: str, op
         op, image = graph.op, graph.input("x", TensorProto.FLOAT16, x.shape)
         h = op.Conv(image, graph.parameter("w", w))
         low, high = np.float16(-0.5), np.float16(0.5)
+        places = rng.integers(0, 3, (1, 3, 4, 4))
         y = {
             "Clip": lambda: op.Clip(h, low, high),
             "above": lambda: op.Clip(h, low),
             "below": lambda: op.Clip(h, None, high),
             "Max": lambda: op.Max(h, low, np.full(4, -0.25, np.float16)),
             "Min": lambda: op.Min(h, high, np.full(4, 0.25, np.float16)),
+            "unbounded": lambda: op.Clip(h),
             "ReduceMax": lambda: op.ReduceMax(h, [1], keepdims=0),
+            "ReduceMin": lambda: op.ReduceMin(h, [1]),
+            "ReduceLogSumExp": lambda: op.ReduceLogSumExp(h, [1]),
+            "max": lambda: op.ScatterElements(h, places, op.Mul(h, low), axis=1, reduction="max"),
+            "min": lambda: op.ScatterElements(h, places, op.Mul(h, low), axis=1, reduction="min"),
+            "GlobalMaxPool": lambda: op.GlobalMaxPool(h),
+            "MaxPool": lambda: op.MaxPool(h, kernel_shape=[2, 2]),
+            "TopK": lambda: op.TopK(h, [2], axis=1, outputs=2)[0],
+            "LpPool": lambda: op.LpPool(h, kernel_shape=[2, 2]),
+            "ReduceProd": lambda: op.ReduceProd(h, [1]),
         }[kind]()
         z = op.Transpose(op.Clip(op.Slice(y, [0], [3], [1]), np.float16(-9), np.float16(9)))
         graph.rename(z, "z")
@@ -90,6 +105,18 @@ def test_half_precision_compares_nothing_that_one_side_has_rounded(kind: str, op
     wide = onnxblock.gradients(in_float_type(model, TensorProto.FLOAT), ["x"])
     [exact] = harness.run_onnxruntime(wide, {"x": x.astype(np.float32)}, optimized=optimized)
     np.testing.assert_allclose(found, exact, rtol=2e-2, atol=2e-2)
+
+
+def test_log_sum_exp_of_large_numbers_in_half_precision() -> None:
+    """onnxruntime computes infinity, from the exponentials themselves; the gradient is what it is."""
+    scores = np.array([[88, 90, -90], [-200, -201, -202], [60000, 60000, 0]], np.float16)
+    with onnxblock.empty_base(18) as graph:
+        x = graph.input("x", TensorProto.FLOAT16, scores.shape)
+        found = gradients([graph.op.ReduceLogSumExp(x, [1])], [x], [graph.constant(np.ones((3, 1), np.float16))])
+        graph.model.graph.output.extend(helper.make_tensor_value_info(d, TensorProto.FLOAT16, None) for d in found)
+    [dx] = harness.run_onnxruntime(graph.model, {"x": scores}, optimized=True)
+    exact = np.exp(scores.astype(np.float64) - scores.max(1, keepdims=True).astype(np.float64))
+    np.testing.assert_allclose(dx, exact / exact.sum(1, keepdims=True), rtol=3e-3, atol=1e-6)
 
 
 @pytest.mark.parametrize("operator", ["Gather", "GatherND", "GatherElements", "axis 1"])

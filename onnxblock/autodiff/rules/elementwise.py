@@ -5,20 +5,12 @@ from __future__ import annotations
 import functools
 import math
 
-from onnx import TensorProto
-
 from ... import names
-from ...graph.arithmetic import cast_like, mask
+from ...graph.arithmetic import cast_like, mask, widened
+from ...graph.types import HALVES
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
-
-_HALVES = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
-"""Types in which no result is compared with what it was computed from.
-
-onnxruntime computes in float32 where it has no kernel, and hands on what it has not rounded to nodes that it does the
-same with: the operand that a kernel of float16 has rounded differs from the one that a comparison sees.
-"""
 
 no_gradient("Ceil", "Floor", "Round", "Sign", reason="constant between its jumps")
 no_gradient(
@@ -272,8 +264,8 @@ def _extremum(g: RuleContext, beats: str, ties: str) -> RuleResult:
         first = g.dy * ((wins[0] + wins[1]) * 0.5)
         return (first, g.dy - first) if g.wants(0) else (None, first)
     y = g.y
-    if y.dtype in _HALVES:
-        inputs = [x.cast(TensorProto.FLOAT) for x in inputs]
+    if y.dtype in HALVES:
+        inputs = [widened(x) for x in inputs]
         y = getattr(g.op, g.node.op_type)(*inputs)
     masks = [mask(g.op.Equal(x, y), g.dy) for x in inputs]
     share = g.dy / functools.reduce(lambda m, n: m + n, masks)
@@ -319,12 +311,12 @@ def _inside(g: RuleContext, low: Value | None, high: Value | None) -> Value:
     if bounds[0] == 0 and bounds[1] == 6:
         return g.op.And(g.op.Greater(g.y, 0), g.op.Less(g.y, 6))
     is_ordered = bounds[0] is not None and bounds[1] is not None and bounds[0] <= bounds[1]
-    if (low is None or high is None or is_ordered) and g.y.dtype not in _HALVES:
+    if (low is None or high is None or is_ordered) and g.y.dtype not in HALVES:
         return g.op.Equal(g.x, g.y)
     above = None if low is None else g.op.GreaterOrEqual(g.x, low)
     below = None if high is None else g.op.LessOrEqual(g.x, high)
     if above is None or below is None:
-        return above or below or g.op.Equal(g.x, g.y)
+        return above or below or g.op.Equal(g.x, g.x if g.x.dtype in HALVES else g.y)
     return g.op.And(above, below)
 
 

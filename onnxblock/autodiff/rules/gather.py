@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, full_like, mask, shape_of, with_shape_of, zeros_like
+from ...graph.arithmetic import cast_like, full_like, mask, shape_of, widened, with_shape_of, zeros_like
 from ...graph.scatter import scatter_along, scatter_elements, scatter_flat, scatter_nd, zeros
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
@@ -101,8 +101,10 @@ def _scatter_gradient(
         product = pick(dy * x * put(full_like(x, 1.0), factors, "mul"))
         other_zeros = pick(put(zeros_like(x), is_zero, "add")) - is_zero
         return dx, None, product / factors * mask(g.op.Less(other_zeros, 0.5), updates)
-    from_x, from_updates = mask(g.op.Equal(x, g.y), x), mask(g.op.Equal(updates, pick(g.y)), updates)
-    share = dy / put(from_x, from_updates, "add")
+    x, updates = widened(x), widened(updates)
+    y = g.y if x == g.x else put(x, updates, reduction)
+    from_x, from_updates = mask(g.op.Equal(x, y), x), mask(g.op.Equal(updates, pick(y)), updates)
+    share = widened(dy) / put(from_x, from_updates, "add")
     return share * from_x, None, pick(share) * from_updates if g.wants(2) else None
 
 

@@ -11,7 +11,7 @@ from typing import TypeAlias
 import numpy as np
 from onnx import TensorProto
 
-from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of
+from ...graph.arithmetic import cast_like, element_count, mask, reshape_like, shape_of, widened
 from ...graph.value import Value
 from ...graph.windows import flat_images, positions, spatial_shape
 from ..registry import RuleResult, gradient
@@ -27,7 +27,7 @@ def layer_normalization(g: RuleContext) -> RuleResult:
 
     The node's own Mean and InvStdDev serve float32; they are float32 whatever x is, so float64 computes them again.
     """
-    x, axes = _stash(g.x), _axes_from(g)
+    x, axes = widened(g.x), _axes_from(g)
     if x.dtype == TensorProto.FLOAT and g.attr("stash_type") == TensorProto.FLOAT:
         mean, inverse = g.output(1), g.output(2)
     else:
@@ -56,7 +56,7 @@ def _through_statistics(
 @gradient("RMSNormalization")
 def rms_normalization(g: RuleContext) -> RuleResult:
     """For y = scale x / √(mean(x²) + ε) over the axes from ``axis`` on: dscale = Σ dy x̂  (Zhang, Sennrich 2019)."""
-    x, axes = _stash(g.x), _axes_from(g)
+    x, axes = widened(g.x), _axes_from(g)
     inverse = _inverse_root(_mean_square(x, axes), g.attr("epsilon", 1e-5))
     return _scaled_rows(g, x * inverse, inverse, axes, centred=False)
 
@@ -114,7 +114,7 @@ def _grouped(g: RuleContext, parted: Value, scale_shape: list[int], summed: list
     of x; ``summed`` are the axes over which scale and bias have one element.
     """
     op = g.op
-    x, dy = (_stash(op.Reshape(v, parted)) for v in (g.x, g.dy))
+    x, dy = (widened(op.Reshape(v, parted)) for v in (g.x, g.dy))
     centred = x - _mean(x, [2, 3])
     count = element_count(x, [2, 3], like=x)
     inverse = _inverse_root(op.ReduceSumSquare(centred, [2, 3]) / count, g.attr("epsilon"))
@@ -139,8 +139,9 @@ def _grouped(g: RuleContext, parted: Value, scale_shape: list[int], summed: list
 def mean_variance_normalization(g: RuleContext) -> RuleResult:
     """For y = (x - mean) / √variance over ``axes``; the formula of all, with x̂ = y."""
     axes = list(g.attr("axes", [0, 2, 3]))
-    inverse = _inverse_root(_mean_square(g.x - _mean(g.x, axes), axes), 1e-18)
-    return _combine(g.dy, g.y, inverse, _mean(g.dy * g.y, axes), _mean(g.dy, axes))
+    x, y, dy = widened(g.x), widened(g.y), widened(g.dy)
+    inverse = _inverse_root(_mean_square(x - _mean(x, axes), axes), 1e-18)
+    return _combine(dy, y, inverse, _mean(dy * y, axes), _mean(dy, axes))
 
 
 @gradient("LpNormalization")
@@ -180,11 +181,6 @@ def lrn(g: RuleContext) -> RuleResult:
 
 
 # -- statistics
-
-
-def _stash(x: Value) -> Value:
-    """``x`` in float32 where it is half as wide: statistics of many elements overflow there."""
-    return x.cast(TensorProto.FLOAT) if x.dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else x
 
 
 def _axes_from(g: RuleContext) -> Axes:

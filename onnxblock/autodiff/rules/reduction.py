@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ...graph.arithmetic import cast_like, element_count, expand_like, mask, shape_of, zeros_like
+from ...graph.arithmetic import cast_like, element_count, expand_like, mask, shape_of, widened, zeros_like
 from ...graph.value import Value
 from ..registry import RuleResult, gradient, no_gradient
 from ..rule import RuleContext
@@ -36,6 +36,14 @@ class _Reduction:
         """Another reduction over the same axes, which stay as size 1."""
         reduced: Value = getattr(self.g.op, op_type)(x, self.axes, **self.options)
         return reduced
+
+    def operands(self) -> tuple[Value, Value, Value]:
+        """x, and the cotangent and the result with the axes put back, for a comparison of x with the result.
+
+        In half precision all are float32, and the result is computed again: see :func:`~.arithmetic.widened`.
+        """
+        x = widened(self.g.x)
+        return x, widened(self.dy), self.y if x == self.g.x else self.of(self.g.node.op_type, x)
 
     def _restored(self, value: Value) -> Value:
         """As with keepdims=1.  A reduction over everything gives a scalar, which broadcasts as it is."""
@@ -76,8 +84,9 @@ def reduce_mean(g: RuleContext) -> RuleResult:
 def reduce_extremum(g: RuleContext) -> RuleResult:
     """The gradient goes to the largest (smallest) element; equal ones share it, as in PyTorch's amax and amin."""
     r = _Reduction(g)
-    taken = mask(g.op.Equal(g.x, r.y), g.dy)
-    return taken * (r.dy / r.sum(taken))
+    x, dy, y = r.operands()
+    taken = mask(g.op.Equal(x, y), dy)
+    return taken * (dy / r.sum(taken))
 
 
 @gradient("ReduceProd")
@@ -122,8 +131,8 @@ def reduce_log_sum(g: RuleContext) -> RuleResult:
 @gradient("ReduceLogSumExp")
 def reduce_log_sum_exp(g: RuleContext) -> RuleResult:
     """d log Σe^x = Σ e^(x-y) dx; x never exceeds y, so nothing overflows."""
-    r = _Reduction(g)
-    return r.dy * (g.x - r.y).exp()
+    x, dy, y = _Reduction(g).operands()
+    return dy * (x - y).exp()
 
 
 # -- running sums and products

@@ -19,11 +19,11 @@ from onnx import TensorProto
 from ..arithmetic import cast_like, mask, shape_of
 from ..decomposition import decomposition
 from ..node import NodeContext
+from ..types import HALVES
 from ..value import Value
 
 _FAR_BELOW = {int(TensorProto.DOUBLE): -1e300}
 """A number that takes all weight from a score to which it is added, by type; -1e38 for the others."""
-_NARROW = (TensorProto.FLOAT16, TensorProto.BFLOAT16)
 
 
 @decomposition("Attention", domain="")
@@ -161,9 +161,9 @@ def _as_long_as_keys(given: Value, k: Value) -> Value:
 
 def _softmax(n: NodeContext, scores: Value, hidden: Value | None, added: Value | None, may_hide_all: bool) -> Value:
     op, precision = n.op, n.attr("softmax_precision")
-    if scores.dtype in _NARROW:
+    if scores.dtype in HALVES:
         precision = precision if precision == TensorProto.DOUBLE else TensorProto.FLOAT
-    if precision is not None and precision not in _NARROW:
+    if precision is not None and precision not in HALVES:
         scores = scores.cast(precision)
     if hidden is None:
         return op.Softmax(scores, axis=-1)

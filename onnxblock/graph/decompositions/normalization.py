@@ -9,7 +9,7 @@ import numpy as np
 from onnx import TensorProto
 
 from ...errors import UnsupportedOperatorError
-from ..arithmetic import cast_like, reshape_like, shape_of, with_shape_of
+from ..arithmetic import cast_like, reshape_like, shape_of, widened, with_shape_of
 from ..decomposition import MICROSOFT, decomposition
 from ..node import NodeContext
 from ..value import Value
@@ -112,7 +112,7 @@ def _layer_normalization(n: NodeContext, x: Value, gamma: Value | None, beta: Va
 
 def root_mean_square(x: Value, scale: Value | None, epsilon: float, axes: Axes) -> Value:
     """x / √(mean(x²) + ε) over ``axes``, times ``scale`` and of its type; half-precision x is squared in float32."""
-    wide = x.cast(TensorProto.FLOAT) if x.dtype in (TensorProto.FLOAT16, TensorProto.BFLOAT16) else x
+    wide = widened(x)
     normalised = wide / (x.graph.op.ReduceMean(wide * wide, axes, keepdims=1) + epsilon).sqrt()
     y: Value = cast_like(normalised, x) if scale is None else cast_like(normalised, scale) * scale
     return with_shape_of(y, x)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper, numpy_helper
 
 from .naming import Names
-from .types import TensorType, numpy_dtype
+from .types import HALVES, TensorType, numpy_dtype
 
 _LARGEST_FLOAT = float(np.finfo(np.float32).max)
 
@@ -204,7 +204,6 @@ def _pad_11(old: OldNode) -> None:
     "ReduceL1",
     "ReduceL2",
     "ReduceLogSum",
-    "ReduceLogSumExp",
     "ReduceMax",
     "ReduceMean",
     "ReduceMin",
@@ -215,6 +214,28 @@ def _axes_input(old: OldNode) -> None:
     axes = old.take("axes")
     if axes:
         old.set_input(1, old.constant(axes, np.int64, "axes"))
+
+
+@form(18, "MeanVarianceNormalization", "Softplus")
+def _in_single_precision(old: OldNode) -> None:
+    """Half precision is cast to float32 and back, which onnxruntime does by itself at older opsets.
+
+    It has no kernel of it, and from opset 18 on it runs the function that ONNX gives instead, which overflows, or mixes
+    element types.
+    """
+    type_ = old.type()
+    if type_ is None or type_.dtype not in HALVES:
+        return
+    y, wide = old.node.output[0], old.new_name("wide")
+    old.node.input[0] = old.insert("Cast", [old.node.input[0]], "input", to=TensorProto.FLOAT)
+    old.node.output[0] = wide
+    old.append("Cast", [wide], y, to=type_.dtype)
+
+
+@form(18, "ReduceLogSumExp")
+def _reduce_log_sum_exp_18(old: OldNode) -> None:
+    _axes_input(old)
+    _in_single_precision(old)
 
 
 @form(10, "Upsample")

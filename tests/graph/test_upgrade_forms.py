@@ -59,6 +59,13 @@ def rows() -> Iterator[Row]:
     for op in ("ReduceLogSum", "ReduceLogSumExp", "ReduceSumSquare"):
         yield op, "y", [7, 11, 13], {"axes": [2], "keepdims": 0}, {"x": abs(x3)}
         yield op, "y", [11, 17], {"axes": [-2]}, {"x": abs(x3)}
+    half = np.array([[-300, 1, 12], [89, 300, 60000]], np.float16)
+    yield "Softplus", "y", [7, 17], {}, {"x": half}
+    yield "ReduceLogSumExp", "y", [7, 17], {"axes": [1], "keepdims": 0}, {"x": half}
+    yield "ReduceLogSumExp", "y", [13], {}, {"x": half}
+    for dtype in (np.float32, np.float16):
+        yield "MeanVarianceNormalization", "y", [11, 17], {"axes": [0, 2]}, {"x": normal(2, 3, 4, dtype=dtype)}
+        yield "MeanVarianceNormalization", "y", [14], {}, {"x": normal(2, 3, 4, 5, dtype=dtype)}
     yield "Squeeze", "y", [7, 11], {"axes": [0, 2]}, {"x": normal(1, 3, 1)}
     yield "Squeeze", "y", [7, 12], {}, {"x": normal(1, 3, 1)}
     yield "Squeeze", "y", [11], {"axes": [-1]}, {"x": normal(1, 3, 1)}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..errors import UnsupportedOperatorError, did_you_mean
-from ..graph.arithmetic import cast_like, full_like, mask, widened
+from ..graph.arithmetic import full_like, mask, narrowed, widened
 from ..graph.value import Value
 
 
@@ -138,7 +138,7 @@ def _softsign() -> Activation:
 
 
 def _softplus() -> Activation:
-    return Activation(lambda x: cast_like(x.graph.op.Softplus(widened(x)), x), lambda x: x.sigmoid())
+    return Activation(lambda x: narrowed(x.graph.op.Softplus(widened(x)), x), lambda x: x.sigmoid())
 
 
 # What makes the function, and onnxruntime's defaults of what that takes: alpha, beta.

@@ -119,6 +119,11 @@ def widened(x: Value) -> Value:
     return x.cast(TensorProto.FLOAT) if x.dtype in HALVES else x
 
 
+def narrowed(y: Value, x: Value) -> Value:
+    """``y``, which was computed from ``widened(x)``, in the type of ``x``."""
+    return cast_like(y, x) if x.dtype in HALVES else y
+
+
 def mask(condition: Value, like: Value) -> Value:
     """1 where ``condition`` holds and 0 elsewhere, in the element type of ``like``.
 

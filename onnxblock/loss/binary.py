@@ -8,9 +8,9 @@ from ..block import Block
 from ..blocks.gradient import CustomGradient
 from ..errors import BlockBuildError
 from ..graph.value import Value
-from .formulas import softplus
+from .formulas import least, softplus
 from .reduction import as_reduction, reduce
-from .target import Weights, target_like, weights_like
+from .target import Weights, weights_like, widened_pair
 
 
 class BCEWithLogitsLoss(Block):
@@ -28,10 +28,10 @@ class BCEWithLogitsLoss(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        x, y = loss_input_name, target_like(loss_input_name, target_name)
+        x, y = widened_pair(loss_input_name, target_name)
         losses = _cross_entropy(x, y, weights_like(self._pos_weight, x))
         weight = weights_like(self._weight, x)
-        return reduce(losses if weight is None else losses * weight, self._reduction)
+        return reduce(losses if weight is None else losses * weight, self._reduction, loss_input_name)
 
 
 class BCELoss(Block):
@@ -39,7 +39,7 @@ class BCELoss(Block):
 
     x is a probability in [0, 1] and y the target, a new input of the model with the element type and shape of x;
     ``weight`` (w) is an array that broadcasts to x.  Logarithms count as at least -100, and the derivative
-    (x - y) / (x (1 - x)) has a denominator of at least 1e-12.  As ``torch.nn.BCELoss``; on logits, use
+    (x - y) / (x (1 - x)) has a denominator of at least 1e-12, in float16 2e-5.  As ``torch.nn.BCELoss``; on logits, use
     :class:`BCEWithLogitsLoss`, which loses nothing.
     """
 
@@ -49,14 +49,17 @@ class BCELoss(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        x = loss_input_name
-        losses: Value = _ProbabilityCrossEntropy()(x, target_like(x, target_name))
+        x, y = widened_pair(loss_input_name, target_name)
+        losses: Value = _ProbabilityCrossEntropy(least(loss_input_name, 1e-12, 2e-5))(x, y)
         weight = weights_like(self._weight, x)
-        return reduce(losses if weight is None else losses * weight, self._reduction)
+        return reduce(losses if weight is None else losses * weight, self._reduction, loss_input_name)
 
 
 class _ProbabilityCrossEntropy(CustomGradient):
-    """The derivative of the logarithms themselves is infinite at 0 and 1."""
+    """The derivative of the logarithms themselves is infinite at 0 and 1; here it has a least denominator."""
+
+    def __init__(self, denominator: float) -> None:
+        self._denominator = denominator
 
     def forward(self, *inputs: Value) -> Value:
         x, y = inputs
@@ -70,7 +73,7 @@ class _ProbabilityCrossEntropy(CustomGradient):
         cotangents: Sequence[Value],
     ) -> Sequence[Value | None]:
         x, y = inputs
-        return [cotangents[0] * (x - y) / x.graph.op.Max((1 - x) * x, 1e-12), None]
+        return [cotangents[0] * (x - y) / x.graph.op.Max((1 - x) * x, self._denominator), None]
 
 
 class FocalLoss(Block):
@@ -89,13 +92,13 @@ class FocalLoss(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        x, y = loss_input_name, target_like(loss_input_name, target_name)
+        x, y = widened_pair(loss_input_name, target_name)
         sign = y * 2 - 1
         # The probability of the wrong answer, 1 - q, without a difference of two numbers close to 1.
         losses = _cross_entropy(x, y, None) * (-x * sign).sigmoid() ** self._gamma
         if self._alpha is not None:
             losses = losses * (y * (2 * self._alpha - 1) + (1 - self._alpha))
-        return reduce(losses, self._reduction)
+        return reduce(losses, self._reduction, loss_input_name)
 
 
 def _cross_entropy(x: Value, y: Value, pos_weight: Value | None) -> Value:

@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from ..block import Block
 from ..errors import BlockBuildError
-from ..graph.arithmetic import mask
+from ..graph.arithmetic import mask, narrowed, widened
 from ..graph.types import shape_text
 from ..graph.value import Value
 from .reduction import as_reduction, reduce
-from .target import Weights, float_dtype, labels_for, target_like, weights_like
+from .target import Weights, float_dtype, labels_for, weights_like, widened_pair
 
 
 class _Classification(Block):
@@ -44,10 +44,12 @@ class _Classification(Block):
         axis = self._axis(scores)
         weight = self._class_weights(scores, axis)
         labels = labels_for(scores, labels_name, axis, self._labels_type)
+        scores = widened(scores)
         if axis == 1:
-            return self._of(scores, labels, weight)
+            return narrowed(self._of(scores, labels, weight), scores_input_name)
         losses = self._of(_rows(scores, axis), op.Reshape(labels, [-1]), weight)
-        return op.Reshape(losses, op.Shape(labels)) if self._reduction == "none" else losses
+        losses = op.Reshape(losses, op.Shape(labels)) if self._reduction == "none" else losses
+        return narrowed(losses, scores_input_name)
 
     @abstractmethod
     def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
@@ -124,10 +126,10 @@ class CrossEntropyLoss(_Classification):
         scores = scores_input_name
         axis = self._axis(scores)
         weight = self._class_weights(scores, axis)
-        targets = target_like(scores, labels_name)
+        scores, targets = widened_pair(scores, labels_name)
         if self._smoothing:
             targets = targets * (1 - self._smoothing) + self._smoothing / _count(scores, axis)
-        return reduce(_against(scores, targets, weight, axis), self._reduction)
+        return reduce(_against(scores, targets, weight, axis), self._reduction, scores_input_name)
 
     def _of(self, scores: Value, labels: Value, weight: Value | None) -> Value:
         op = scores.graph.op
@@ -141,7 +143,7 @@ class CrossEntropyLoss(_Classification):
             uniform = op.Where(counted, uniform, 0.0)
         losses = losses * (1 - self._smoothing) + uniform * self._smoothing
         if self._reduction != "mean" or (weight is None and counted is None):
-            return reduce(losses, self._reduction)
+            return reduce(losses, self._reduction, scores)
         shares = mask(counted, losses) if counted is not None else None
         if weight is not None:
             of_label = op.Gather(weight, labels if counted is None else op.Where(counted, labels, 0))

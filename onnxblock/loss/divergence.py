@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ..block import Block
-from ..graph.arithmetic import size_of
+from ..graph.arithmetic import narrowed, size_of
 from ..graph.value import Value
 from .reduction import as_reduction, reduce
-from .target import target_like
+from .target import widened_pair
 
 
 class KLDivLoss(Block):
@@ -24,9 +24,9 @@ class KLDivLoss(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        x, t = loss_input_name, target_like(loss_input_name, target_name)
+        x, t = widened_pair(loss_input_name, target_name)
         op = x.graph.op
         # 0 log 0 is 0.
         share, log = (t.exp(), t) if self._log_target else (t, op.Where(op.Greater(t, 0.0), t, 1.0).log())
-        total = reduce(share * (log - x), self._reduction)
-        return total / size_of(x, [0]).cast(total.dtype or 1) if self._by_batch else total
+        total = reduce(share * (log - x), self._reduction, x)
+        return narrowed(total / size_of(x, [0]).cast(total.dtype or 1) if self._by_batch else total, loss_input_name)

@@ -6,7 +6,9 @@ from onnx import TensorProto
 
 from ..block import Block
 from ..errors import BlockBuildError
+from ..graph.arithmetic import narrowed, widened
 from ..graph.value import Value
+from .formulas import least
 from .reduction import as_reduction, reduce
 from .target import float_dtype
 
@@ -23,15 +25,16 @@ class HingeEmbeddingLoss(Block):
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
         x = loss_input_name
-        y = x.graph.input(target_name, float_dtype(x), x.shape)
-        return reduce(_either(y, x, (self._margin - x).relu()), self._reduction)
+        y = widened(x.graph.input(target_name, float_dtype(x), x.shape))
+        x = widened(x)
+        return reduce(_either(y, x, (self._margin - x).relu()), self._reduction, loss_input_name)
 
 
 class CosineEmbeddingLoss(Block):
     """1 - cos(a, b) where the target is 1, max(0, cos(a, b) - margin) where it is -1; reduced.
 
     a and b are ``[N, D]``; the target is a new input of the model of shape ``[N]``, with the element type of a.  As
-    ``torch.nn.CosineEmbeddingLoss``.
+    ``torch.nn.CosineEmbeddingLoss``, whose 1e-12 beside the squared lengths is 1e-9 in float16, for finite gradients.
     """
 
     def __init__(self, margin: float = 0.0, reduction: str = "mean") -> None:
@@ -40,10 +43,12 @@ class CosineEmbeddingLoss(Block):
     def build(self, input_name1: Value, input_name2: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
         a, b = input_name1, input_name2
-        y = a.graph.input(target_name, float_dtype(a), None if a.shape is None else a.shape[:-1])
-        norms = ((a * a).sum(-1) + 1e-12) * ((b * b).sum(-1) + 1e-12)
+        y = widened(a.graph.input(target_name, float_dtype(a), None if a.shape is None else a.shape[:-1]))
+        eps = least(a, 1e-12, 1e-9)
+        a, b = widened(a), widened(b)
+        norms = ((a * a).sum(-1) + eps) * ((b * b).sum(-1) + eps)
         cosine = (a * b).sum(-1) / norms.sqrt()
-        return reduce(_either(y, 1 - cosine, (cosine - self._margin).relu()), self._reduction)
+        return reduce(_either(y, 1 - cosine, (cosine - self._margin).relu()), self._reduction, input_name1)
 
 
 class TripletMarginLoss(Block):
@@ -60,10 +65,11 @@ class TripletMarginLoss(Block):
 
     def build(self, anchor_name: Value, positive_name: Value, negative_name: Value) -> Value:
         """Add the loss."""
-        near, far = self._distance(anchor_name, positive_name), self._distance(anchor_name, negative_name)
+        anchor, positive, negative = (widened(x) for x in (anchor_name, positive_name, negative_name))
+        near, far = self._distance(anchor, positive), self._distance(anchor, negative)
         if self._swap:
-            far = far.graph.op.Min(far, self._distance(positive_name, negative_name))
-        return reduce((near - far + self._margin).relu(), self._reduction)
+            far = far.graph.op.Min(far, self._distance(positive, negative))
+        return reduce((near - far + self._margin).relu(), self._reduction, anchor_name)
 
     def _distance(self, a: Value, b: Value) -> Value:
         return a.graph.op.ReduceL2(a - b + self._eps, [-1], keepdims=0)
@@ -73,7 +79,8 @@ class InfoNCELoss(Block):
     """Cross-entropy of finding, for each query, its own key among all keys of the batch, by cosine / temperature.
 
     Queries and keys are ``[N, D]``, and row k of one belongs to row k of the other.  With ``symmetric`` the mean of it
-    and of the same with the roles exchanged (CLIP, Radford et al. 2021).  Van den Oord et al. 2018.
+    and of the same with the roles exchanged (CLIP, Radford et al. 2021).  Vectors are divided by a length of at least
+    1e-12, in float16 1e-4 / temperature, for finite gradients.  Van den Oord et al. 2018.
     """
 
     def __init__(self, temperature: float = 0.07, reduction: str = "mean", symmetric: bool = False) -> None:
@@ -83,9 +90,11 @@ class InfoNCELoss(Block):
 
     def build(self, queries_name: Value, keys_name: Value) -> Value:
         """Add the loss."""
-        scores = _normalized(queries_name) @ _normalized(keys_name).T / self._temperature
+        length = least(queries_name, 1e-12, 1e-4 / self._temperature)
+        queries, keys = (_normalized(widened(x), length) for x in (queries_name, keys_name))
+        scores = queries @ keys.T / self._temperature
         losses = self._row_wise(scores)
-        return (losses + self._row_wise(scores.T)) * 0.5 if self._symmetric else losses
+        return narrowed((losses + self._row_wise(scores.T)) * 0.5 if self._symmetric else losses, queries_name)
 
     def _row_wise(self, scores: Value) -> Value:
         op = scores.graph.op
@@ -93,9 +102,9 @@ class InfoNCELoss(Block):
         return op.SoftmaxCrossEntropyLoss(scores, labels, reduction=self._reduction)
 
 
-def _normalized(x: Value) -> Value:
-    """x with rows of length 1, or 0 where they are 0."""
-    return x / x.graph.op.Max(x.graph.op.ReduceL2(x, [-1], keepdims=1), 1e-12)
+def _normalized(x: Value, least_length: float) -> Value:
+    """x with rows of length 1, or shorter where they are shorter than ``least_length``."""
+    return x / x.graph.op.Max(x.graph.op.ReduceL2(x, [-1], keepdims=1), least_length)
 
 
 def _either(y: Value, positive: Value, negative: Value) -> Value:

@@ -18,3 +18,11 @@ def softplus(x: Value) -> Value:
         return op.Softplus(x)
     m = op.Relu(x)
     return m + op.Log(op.Exp(-m) + op.Exp(x - m))
+
+
+def least(x: Value, usual: float, half: float) -> float:
+    """What a divisor is at least: ``usual``, or ``half`` where the gradient of ``x`` must fit float16.
+
+    An infinite gradient would come out of a mask or a flat slope before ``x`` as NaN, where float32 has 0.
+    """
+    return half if x.dtype == TensorProto.FLOAT16 else usual

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..block import Block
 from ..graph.value import Value
 from .reduction import as_reduction, reduce
-from .target import target_like
+from .target import widened_pair
 
 
 class DiceLoss(Block):
@@ -20,11 +20,12 @@ class DiceLoss(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        x, op = loss_input_name, self.graph.op
-        t = op.Flatten(target_like(x, target_name), axis=1)
+        op = self.graph.op
+        x, t = widened_pair(loss_input_name, target_name)
+        t = op.Flatten(t, axis=1)
         p = op.Flatten(x.sigmoid() if self._logits else x, axis=1)
         common, total = (p * t).sum(1), p.sum(1) + t.sum(1)
-        return reduce(1 - (common * 2 + self._smooth) / (total + self._smooth), self._reduction)
+        return reduce(1 - (common * 2 + self._smooth) / (total + self._smooth), self._reduction, loss_input_name)
 
 
 class GIoULoss(Block):
@@ -40,13 +41,13 @@ class GIoULoss(Block):
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
         op = self.graph.op
-        boxes = [loss_input_name, target_like(loss_input_name, target_name)]
+        boxes = widened_pair(loss_input_name, target_name)
         (low_a, high_a), (low_b, high_b) = (op.Split(b, [2, 2], axis=-1, outputs=2) for b in boxes)
         common = _area(op.Max(low_a, low_b), op.Min(high_a, high_b), may_be_empty=True)
         union = _area(low_a, high_a) + _area(low_b, high_b) - common
         around = _area(op.Min(low_a, low_b), op.Max(high_a, high_b))
         overlap = common / (union + self._eps)
-        return reduce(1 - overlap + (around - union) / (around + self._eps), self._reduction)
+        return reduce(1 - overlap + (around - union) / (around + self._eps), self._reduction, loss_input_name)
 
 
 def _area(low: Value, high: Value, *, may_be_empty: bool = False) -> Value:

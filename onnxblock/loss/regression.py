@@ -8,7 +8,7 @@ from ..block import Block
 from ..errors import BlockBuildError
 from ..graph.value import Value
 from .reduction import as_reduction, reduce
-from .target import target_like
+from .target import widened_pair
 
 
 class _Distance(Block):
@@ -23,8 +23,8 @@ class _Distance(Block):
 
     def build(self, loss_input_name: Value, target_name: str = "target") -> Value:
         """Add the loss.  Raises :class:`BlockBuildError` when the name of the target is taken."""
-        difference = loss_input_name - target_like(loss_input_name, target_name)
-        return reduce(self._of(difference), self._reduction)
+        prediction, target = widened_pair(loss_input_name, target_name)
+        return reduce(self._of(prediction - target), self._reduction, loss_input_name)
 
     @abstractmethod
     def _of(self, difference: Value) -> Value: ...

@@ -11,10 +11,11 @@ from onnx import TensorProto
 from ..block import Block
 from ..blocks.gradient import CustomGradient
 from ..errors import BlockBuildError
+from ..graph.arithmetic import widened
 from ..graph.subgraph import Subgraph, scan
 from ..graph.types import TensorType, shape_text
 from ..graph.value import Value
-from .reduction import as_reduction
+from .reduction import as_reduction, reduce
 from .target import class_labels, float_dtype, held_to
 
 _IMPOSSIBLE = -1e30
@@ -73,13 +74,10 @@ class CTCLoss(Block):
                 (target_lengths_name, (batch,)),
             )
         )
-        # Sums of many probabilities need more than the digits of half precision.
-        wide = dtype if dtype in (TensorProto.FLOAT, TensorProto.DOUBLE) else TensorProto.FLOAT
-        losses = self._losses(scores.cast(wide) if wide != dtype else scores, targets, input_lengths, target_lengths)
+        losses = self._losses(scores, targets, input_lengths, target_lengths)
         if self._reduction == "mean":
-            losses = losses / self.graph.op.Max(target_lengths, 1).cast(wide)
-        result = losses if self._reduction == "none" else losses.mean() if self._reduction == "mean" else losses.sum()
-        return result.cast(dtype) if wide != dtype else result
+            losses = losses / self.graph.op.Max(target_lengths, 1).cast(dtype)
+        return reduce(losses, self._reduction, scores_input_name)
 
     def _of_batch(self, given: Value, scores: Value) -> Value:
         """``given``, so that another number of samples than that of the scores is an error and not broadcast."""
@@ -96,6 +94,8 @@ class CTCLoss(Block):
                 f"CTCLoss: {str(scores)!r} has shape {shape_text(scores.shape)}.",
                 f"It takes scores of shape {'[N, T, C]' if self._batch_first else '[T, N, C]'}.",
             )
+        # Sums of many probabilities need more than the digits of half precision.
+        scores = widened(scores)
         if self._batch_first:
             scores = scores.graph.op.Transpose(scores, perm=[1, 0, 2])
         return scores.graph.op.LogSoftmax(scores, axis=2) if self._logits else scores

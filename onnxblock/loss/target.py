@@ -10,10 +10,10 @@ import numpy.typing as npt
 from onnx import TensorProto
 
 from ..errors import BlockBuildError
-from ..graph.arithmetic import shape_of
+from ..graph.arithmetic import shape_of, widened
 from ..graph.context import current_graph
 from ..graph.graph import Graph
-from ..graph.types import FLOATS, Shape, TensorType, dtype_name, element_type, is_sequence
+from ..graph.types import FLOATS, HALVES, Shape, TensorType, dtype_name, element_type, is_sequence
 from ..graph.value import Value
 
 Weights: TypeAlias = "npt.NDArray[Any] | Sequence[float] | float | None"
@@ -28,6 +28,12 @@ def target_like(prediction: Value, name: str) -> Value:
     dtype = float_dtype(prediction)
     target = prediction.graph.input(name, dtype, prediction.shape)
     return target if prediction.is_static else held_to(target, shape_of(prediction), prediction.shape)
+
+
+def widened_pair(prediction: Value, name: str) -> tuple[Value, Value]:
+    """``prediction`` and its :func:`target_like`, both in float32 where they are in half precision."""
+    target = target_like(prediction, name)
+    return widened(prediction), widened(target)
 
 
 def class_labels(graph: Graph, name: str, shape: Shape, labels_type: npt.DTypeLike) -> Value:
@@ -86,7 +92,7 @@ def float_dtype(name: str) -> int:
 
 
 def weights_like(weights: Weights, value: Value) -> Value | None:
-    """``weights`` as a constant in the element type of ``value``."""
+    """``weights`` as a constant in the element type that the losses of ``value`` are computed in."""
     if weights is None:
         return None
     try:
@@ -95,4 +101,5 @@ def weights_like(weights: Weights, value: Value) -> Value | None:
         raise BlockBuildError(
             f"the weights of a loss are {weights!r}, where numbers are expected.", "Give an array, or None for none."
         ) from None
-    return value.graph.constant(array, float_dtype(value))
+    dtype = float_dtype(value)
+    return value.graph.constant(array, TensorProto.FLOAT if dtype in HALVES else dtype)

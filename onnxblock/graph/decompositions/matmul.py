@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...errors import UnsupportedOperatorError
-from ..arithmetic import cast_like, widened
+from ..arithmetic import narrowed, widened
 from ..decomposition import MICROSOFT, decomposition
 from ..node import NodeContext
 from ..value import Value
@@ -86,14 +86,14 @@ def _activated(n: NodeContext, x: Value, given: Mapping[str, float | None]) -> V
         return x
     if name in _STANDARD_ACTIVATIONS:
         settings = {k: given.get(k) for k in _STANDARD_ACTIVATIONS[name]}
-        return cast_like(getattr(n.op, name)(widened(x), **settings), x)
+        return narrowed(getattr(n.op, name)(widened(x), **settings), x)
     if name not in _OTHER_ACTIVATIONS:
         raise UnsupportedOperatorError(f"its activation {name!r} is not known")
     first, second = (given.get(k) for k in _OTHER_ACTIVATIONS[name])
     if name == "Clip":
         return x.clip(first, second)
     inner: Value = x * (1.0 if second is None else second)
-    y: Value = inner.tanh() if name == "ScaledTanh" else cast_like(n.op.Softplus(widened(inner)), inner)
+    y: Value = inner.tanh() if name == "ScaledTanh" else narrowed(n.op.Softplus(widened(inner)), inner)
     return y * (1.0 if first is None else first)
 
 

@@ -200,20 +200,20 @@ def test_a_loss_for_each_element_of_a_batch_of_any_size_is_refused(
 
 
 @pytest.mark.parametrize(
-    "declared", ["float y", "float[] y", "float[1] y", "float[1, 1] y", "float[n] y", "float[?] y"]
+    "declared", ["float y", "float[] y", "float[1] y", "float[1, 1] y", "float[n] y", "float[unknown] y"]
 )
 def test_a_loss_that_may_be_one_number_is_one(tmp_path: Path, declared: str) -> None:
-    """Its sizes are those that a run is given; ``?`` is what exporters call every size that they do not know."""
+    """Its sizes are those that a run is given; exporters call every size that they do not know ``unknown``."""
     model = parser.parse_model(f"""
         <ir_version: 9, opset_import: ["" : 18]>
-        total (float["?", 2] x, int64[rank] sizes) => ({declared.replace("?", '"?"')})
+        total (float[unknown, 2] x, int64[rank] sizes) => ({declared})
         <float[2, 3] w = {{1, 2, 3, 4, 5, 6}}>
         {{ h = MatMul(x, w)  s = ReduceSum(h)  y = Reshape(s, sizes) }}
     """)
     files = generate(model, tmp_path, loss=None, optimizer=None)
     state = CheckpointState.load_checkpoint(files.checkpoint)
     module = Module(files.training_model, state, files.eval_model)
-    rank = declared.count("1") if "1" in declared else int("n" in declared or "?" in declared)
+    rank = declared.count("1") if "1" in declared else int("n]" in declared)
     loss = module(np.array([[1, 2], [3, 4]], np.float32), np.ones(rank, np.int64))
     assert loss.shape == ()
     assert float(loss) == 4 * (1 + 2 + 3) + 6 * (4 + 5 + 6)
@@ -224,12 +224,14 @@ def test_a_loss_that_may_be_one_number_is_one(tmp_path: Path, declared: str) -> 
 def test_a_loss_of_unknown_size_that_is_more_than_one_number_is_named_in_the_run(tmp_path: Path, train: bool) -> None:
     model = parser.parse_model("""
         <ir_version: 9, opset_import: ["" : 18]>
-        scores (float["?", 2] x) => (float["?", 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }
+        scores (float[unknown, 2] x) => (float[unknown, 3] y) <float[2, 3] w = {1, 2, 3, 4, 5, 6}> { y = MatMul(x, w) }
     """)
     files = generate(model, tmp_path, loss=onnxblock.loss.CrossEntropyLoss(reduction="none"))
     state = CheckpointState.load_checkpoint(files.checkpoint)
     module = Module(files.training_model, state, files.eval_model).train(train)
-    says = r"Check that the loss 'CrossEntropyLoss/SoftmaxCrossEntropyLoss' \[\?\] is one number here, or reduce it"
+    says = (
+        r"Check that the loss 'CrossEntropyLoss/SoftmaxCrossEntropyLoss' \[unknown\] is one number here, or reduce it"
+    )
     with pytest.raises(OnnxBlockError, match=says):
         module(np.ones((2, 2), np.float32), np.zeros(2, np.int64))
 

@@ -6,7 +6,6 @@ EXCEPTIONS = {
     # -- what float16 cannot hold, or onnxruntime cannot do in it
     "*softmax_large_number:float16": "numbers of 10,000 have no digits behind the point",
     "maxpool_3d_default:float16": "rounding makes ties",
-    "mvn:float16": "onnxruntime expands it with float32 constants",
     "reduce_prod_default_axes_keepdims_example:float16": "the product is larger than any",
     "resize_downsample_scales_linear_align_corners:float16": "onnxruntime resizes differently there",
     "gru_forward_activations:bfloat16": "rounding crosses the kink of Relu",

@@ -42,7 +42,7 @@ _FAULTY = {"MatmulTransposeFusion": "MatmulTransposeFusion", "_new_reshape": "Re
 """Signs in messages, and the optimizations they come from: releases up to 1.23 fuse float64 products into an operator
 that they have in float32 only, and join a Reshape with slices that others read."""
 _LARGE_FILE = 2**24
-"""Bytes: reading a model of this size leaves enough free memory behind to give it back."""
+"""Bytes: from this size on weights may stay in the file, and reading it leaves free memory that is worth returning."""
 _FOLDER = "session.model_external_initializers_file_folder_path"
 _FOLDER_SINCE = (1, 21)
 _LEFT_IN_FILE = 2**16

@@ -17,7 +17,7 @@ from .write import write_checkpoint
 if TYPE_CHECKING:
     import onnx
 
-_CHUNK = 1 << 19
+_CHUNK = 1 << 20
 
 
 class HeldWeights(Protocol):

@@ -12,7 +12,7 @@ from onnx import TensorProto
 from ..errors import InvalidModelError
 from .storage import tensor_nbytes
 
-CHUNK = 1 << 19
+CHUNK = 1 << 20
 """Bytes that are read at a time: they stay in the cache until they are written."""
 
 

@@ -12,7 +12,7 @@ from onnx import ModelProto
 from onnxblock import names
 from onnxblock.checkpoint import Checkpoint, Tensor, write_checkpoint
 from onnxblock.errors import ArgumentError, InvalidModelError, OnnxBlockError, refusal
-from onnxblock.files import AnyPath, as_path
+from onnxblock.files import AnyPath, as_path, is_one_of
 from onnxblock.graph.store import DATA_SUFFIX, SINGLE_FILE_NBYTES, model_nbytes, write_together
 from onnxblock.graph.weights import Weights, is_stub
 from onnxblock.training import TrainingModels
@@ -57,16 +57,12 @@ def _folder_of(folder: Path, prefix: str) -> Path:
 
 def require_other_files(folder: Path, prefix: str, sources: Iterable[Path]) -> None:
     """Raise :class:`ArgumentError` when the files to write include one of ``sources``, which the model is read from."""
-    taken = [path for name in _WRITTEN if (path := folder / f"{prefix}{name}").exists() and _is_any(path, sources)]
+    taken = [folder / f"{prefix}{name}" for name in _WRITTEN if is_one_of(folder / f"{prefix}{name}", sources)]
     if taken:
         raise ArgumentError(
             f"{', '.join(repr(str(path)) for path in taken)} would be overwritten, and the model is read from there.",
             "Choose another artifact_directory, or a prefix.",
         )
-
-
-def _is_any(path: Path, sources: Iterable[Path]) -> bool:
-    return any(source.exists() and path.samefile(source) for source in sources)
 
 
 def write_models(

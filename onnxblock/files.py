@@ -7,7 +7,7 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -33,6 +33,20 @@ def as_path(path: AnyPath, error_type: type[OnnxBlockError] = ArgumentError) -> 
     if "\0" in str(found):
         raise error_type(f"{str(found)!r} is not a path: it has a null character in it.", "Leave that out.")
     return found.expanduser() if found.parts[:1] == ("~",) and not Path("~").exists() else found
+
+
+def is_one_of(path: Path, others: Iterable[Path]) -> bool:
+    """Whether there is a file at ``path``, and one of ``others`` is the same."""
+    return path.exists() and any(other.exists() and path.samefile(other) for other in others)
+
+
+def file_version(path: AnyPath) -> tuple[int, int, int] | None:
+    """What changes when a file is replaced or written to, None where there is none."""
+    try:
+        found = as_path(path).stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from enum import Enum
 
@@ -197,8 +198,9 @@ def to_training_form(model: ModelProto, statistics: Iterable[str], running_varia
         return {}
     graph = Graph(model)
     current: dict[str, str] = {}
+    uses: Counter[str] = Counter()
     for node in targets:
-        _expose_batch_statistics(graph, node, set(statistics), current, running_variance)
+        _expose_batch_statistics(graph, node, set(statistics), current, uses, running_variance)
     ordered = topological_order(model.graph.node)
     del model.graph.node[:]
     model.graph.node.extend(ordered)
@@ -206,15 +208,18 @@ def to_training_form(model: ModelProto, statistics: Iterable[str], running_varia
 
 
 def _expose_batch_statistics(
-    graph: Graph, node: NodeProto, statistics: set[str], current: dict[str, str], running_variance: RunningVariance
+    graph: Graph,
+    node: NodeProto,
+    statistics: set[str],
+    current: dict[str, str],
+    uses: Counter[str],
+    running_variance: RunningVariance,
 ) -> None:
-    op = graph.op
     momentum = _float(node, "momentum", 0.9)
     x, mean, variance = (graph.value(node.input[k]) for k in (0, 3, 4))
     old_outputs = [*node.output, "", ""][1:3]
     with graph.scope(node.name or node.output[0]):
-        # Computed, so that the kernel writes into nothing that lasts; finite, since 0 times NaN would reach the result.
-        unread = [op.CastLike(op.IsNaN(statistic), statistic) for statistic in (mean, variance)]
+        unread = [_unread(statistic, uses) for statistic in (mean, variance)]
         batch = [graph.unique("batch_mean"), graph.unique("batch_variance")]
         for name, like in zip(batch, (mean, variance), strict=True):
             if like.type is not None:
@@ -234,6 +239,19 @@ def _expose_batch_statistics(
         if old:
             graph.model.graph.node.append(helper.make_node("Identity", [new], [old], name=old))
     graph.sync()
+
+
+def _unread(statistic: Value, uses: Counter[str]) -> Value:
+    """What the kernel may write its batch statistics over: computed, so that nothing that lasts is changed.
+
+    Each node has its own: equal ones would be merged, by onnxruntime too, and two nodes would write into one memory.
+    They are finite, since 0 times NaN would reach the result.
+    """
+    op = statistic.graph.op
+    source = statistic + float(uses[statistic]) if uses[statistic] else statistic
+    uses[str(statistic)] += 1
+    unread: Value = op.CastLike(op.IsNaN(source), statistic)
+    return unread
 
 
 def _moved(old: Value, new: Value, momentum: float) -> Value:

@@ -13,6 +13,7 @@ import pytest
 import artifacts
 from artifacts.api import CheckpointState, LinearLRScheduler, Module, Optimizer
 from artifacts.api.feeds import UserInput, checked
+from artifacts.api.inference import export_model
 from artifacts.manifest import Input
 from onnxblock import loss
 from onnxblock.errors import (
@@ -25,6 +26,7 @@ from onnxblock.errors import (
     RuntimeUnavailableError,
     UnknownNameError,
 )
+from onnxblock.graph import store
 from tests.refusing import refused
 from tests.training import Training, begin, convolutional, generate, perceptron, random_batch
 
@@ -313,12 +315,50 @@ def test_what_cannot_be_exported(others, tmp_path):
             module.export_model_for_inferencing(path, outputs)
     with refused(OnnxBlockError, "cannot write", "no/exported.onnx"):
         module.export_model_for_inferencing(tmp_path / "no" / "exported.onnx", ["scores"])
-    before = others.eval_model.read_bytes()
-    with refused(ArgumentError, "eval_model.onnx' is the evaluation model"):
-        module.export_model_for_inferencing(others.eval_model, ["scores"])
-    assert others.eval_model.read_bytes() == before
+    for needed in (others.eval_model, others.training_model, others.checkpoint):
+        before = needed.read_bytes()
+        with refused(ArgumentError, f"{needed.name}' would be overwritten, and training needs it"):
+            module.export_model_for_inferencing(needed, ["scores"])
+        assert needed.read_bytes() == before
     assert path.read_text() == "mine"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_export_does_not_take_the_data_of_the_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(store, "SINGLE_FILE_NBYTES", 1000)
+    files = generate(perceptron(), tmp_path, requires_grad=["Perceptron/Linear/bias"], optimizer=None)
+    data = files.training_model.with_name("training_model.onnx.data")
+    before = data.read_bytes()
+    files.training_model.unlink()
+    state = CheckpointState.load_checkpoint(files.checkpoint)
+    arrays = {name: p.data for name, p in state.parameters}
+    with refused(ArgumentError, "training_model.onnx.data' would be overwritten"):
+        export_model(files.eval_model, arrays, files.training_model, ["scores"])
+    assert data.read_bytes() == before
+
+
+def test_an_evaluation_model_that_was_replaced_is_not_exported(tmp_path):
+    files = generate(perceptron(), tmp_path)
+    module = begin(files).module
+    generate(perceptron(hidden=16), tmp_path)
+    with refused(ArtifactMismatchError, "eval_model.onnx is no longer the file that was opened", "Open a new Module"):
+        module.export_model_for_inferencing(tmp_path / "m.onnx", ["scores"])
+    files.eval_model.unlink()
+    with refused(ArtifactMismatchError, "is no longer the file"):
+        module.export_model_for_inferencing(tmp_path / "m.onnx", ["scores"])
+    assert not (tmp_path / "m.onnx").exists()
+
+
+def test_an_export_reads_the_file_that_was_opened_wherever_one_is(tmp_path, monkeypatch):
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder, hidden in ((here, 32), (there, 8)):
+        generate(perceptron(hidden=hidden), folder)
+    monkeypatch.chdir(here)
+    module = Module("training_model.onnx", CheckpointState.load_checkpoint("checkpoint"), "eval_model.onnx")
+    monkeypatch.chdir(there)
+    module.export_model_for_inferencing("m.onnx", ["scores"])
+    shapes = [list(tensor.dims) for tensor in onnx.load(there / "m.onnx").graph.initializer]
+    assert [64, 32] in shapes or [32, 64] in shapes
 
 
 def test_checkpoints_that_cannot_be_written(others, tmp_path):

@@ -359,6 +359,43 @@ def test_a_weight_that_is_a_result_is_that_before_the_update(take, tmp_path):
     assert len({result[0].tobytes() if take is np.asarray else result[0].numpy().tobytes() for result in kept}) == 6
 
 
+CHAIN = """
+    <ir_version: 9, opset_import: ["": 18]> chain (float[n, 4] x) => (float[n, 4] y)
+    {
+        a = MatMul (x, A)
+        b = Tanh (a)
+        c = MatMul (b, B)
+        d = Tanh (c)
+        y = MatMul (d, C)
+    }
+"""
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_a_parameter_may_be_fed_while_it_is_trained(name, wrapped, tmp_path):
+    random = np.random.default_rng(0)
+    model = parser.parse_model(CHAIN)
+    for weight in "ABC":
+        array = random.standard_normal((4, 4)).astype(np.float32)
+        model.graph.initializer.append(onnx.numpy_helper.from_array(array, weight))
+    files = generate(model, tmp_path, loss=onnxblock.loss.MSELoss(), fused_step=True)
+    after = {}
+    for live in (True, False):
+        state = CheckpointState.load_checkpoint(files.checkpoint)
+        step = TrainingStep(files.step_model, state, session_options=one_thread())
+        step.set_learning_rate(0.1)
+        for _ in range(2):
+            x = state.parameters[name].data if live else state.parameters[name].data.copy()
+            target = np.ones((4, 4), np.float32)
+            if wrapped:
+                x, target = (onnxruntime.OrtValue.ortvalue_from_numpy(array) for array in (x, target))
+            step(x, target)
+        after[live] = {key: p.data.copy() for key, p in state.parameters}
+    for key, array in after[False].items():
+        np.testing.assert_array_equal(after[True][key], array, err_msg=key)
+
+
 def test_the_manifest(tmp_path):
     files = generate(convolutional(), tmp_path, fused_step=True, optimizer=OPTIMIZERS["averaged groups"])
     assert files.step_model == tmp_path / "step_model.onnx"

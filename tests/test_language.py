@@ -87,6 +87,27 @@ def test_a_plain_string_keeps_string_behaviour_in_both_orders() -> None:
         assert not any(hasattr(str, name) for name in ("mean", "sum", "exp", "reshape", "transpose", "cast"))
 
 
+@pytest.mark.parametrize(
+    ("operate", "operator_named"),
+    [
+        (lambda x: x[:, 0], "Slice"),
+        (lambda x: x[0], "Gather"),
+        (lambda x: x % 2, "Mod"),
+        (lambda x: x > 0, "Greater"),
+        (lambda x: max(x, -x), "Greater"),
+        (lambda x: x <= -x, "LessOrEqual"),
+        (lambda x: x < 1, "Less"),
+        (lambda x: x >= np.zeros(2), "GreaterOrEqual"),
+    ],
+)
+def test_what_would_look_at_the_name_instead_of_the_tensor_is_refused(operate: Any, operator_named: str) -> None:
+    with onnxblock.empty_base() as graph:
+        x = graph.input("x", np.float32, [2])
+        with pytest.raises(TypeError, match=rf"graph\.op\..*{operator_named}"):
+            operate(x)
+        assert sorted([x, "a"]) == ["a", "x"]
+
+
 def test_a_copied_value_is_a_plain_string() -> None:
     with onnxblock.base(model()) as graph:
         y = graph.value("y")

@@ -17,6 +17,8 @@ from .feeds import STRING, UserInput, checked, unwrap, wrap
 from .session import runtime, silent_run_options
 from .storage import Array
 
+_CPU = "cpu"
+
 
 class BoundModel:
     """A model with its parameters and states bound to arrays.
@@ -40,6 +42,8 @@ class BoundModel:
         self._lock = threading.Lock()  # two runs with one binding at once would read freed memory
         self._bound: dict[str, tuple[Array, Any]] = {}
         self._targets: dict[str, Array] = {}
+        self._written: dict[int, int] = {}
+        self._written_bounds: Array | None = None
         self._after: list[Callable[[], None]] = []
         self._pairs = {pair.input: pair for pair in manifest.state}
         self._moves_statistics = manifest.kind != "eval" and bool(manifest.inputs_of("statistic"))
@@ -71,6 +75,10 @@ class BoundModel:
     def bind_output(self, name: str, array: Array, of: ElementType) -> None:
         """Bind an output to the memory of ``array`` for all runs to come."""
         self._targets[name] = array
+        start = array.ctypes.data
+        if self._written.get(start) != start + array.nbytes:
+            self._written[start] = start + array.nbytes
+            self._written_bounds = None
         self._binding.bind_ortvalue_output(name, wrap(array, of))
 
     def _bind_input(self, name: str, array: Array, of: ElementType) -> None:
@@ -115,9 +123,9 @@ class BoundModel:
             )
         if self._takes_strings:
             return self._run_unbound(ready)
-        for port, value, is_wrapped in zip(self.user_inputs, ready, wrapped, strict=True):
+        for port, value in zip(self.user_inputs, ready, strict=True):
             assert port.element_type is not None
-            self._binding.bind_ortvalue_input(port.name, value if is_wrapped else wrap(value, port.element_type))
+            self._binding.bind_ortvalue_input(port.name, self._readable(value, port.element_type))
         for name in self.user_outputs:
             self._binding.bind_output(name)
         try:
@@ -130,6 +138,20 @@ class BoundModel:
         for action in self._after:
             action()
         return _one_or_all(taken)
+
+    def _readable(self, value: Any, of: ElementType) -> Any:
+        """An OrtValue with the content of ``value``: in the same memory, unless the run writes there."""
+        is_array = isinstance(value, np.ndarray)
+        if not is_array and value.device_name().lower() != _CPU:
+            return value
+        start, stop = (value.ctypes.data, value.nbytes) if is_array else (value.data_ptr(), of.nbytes(value.shape()))
+        stop += start
+        if self._written_bounds is None:
+            self._written_bounds = np.array([list(self._written), list(self._written.values())], np.uint64)
+        starts, stops = self._written_bounds
+        if ((starts < stop) & (start < stops)).any():
+            return wrap((value if is_array else unwrap(value)).copy(), of)
+        return wrap(value, of) if is_array else value
 
     def _ortvalue(self, name: str, result: Any) -> Any:
         if name in self._copied:

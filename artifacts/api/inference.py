@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 
+from onnxblock.checkpoint import is_checkpoint
 from onnxblock.errors import ArgumentError, RuntimeUnavailableError
-from onnxblock.files import as_path
+from onnxblock.files import as_path, is_one_of
 from onnxblock.names import FORWARD_MODEL_KEY, MANIFEST_KEY
 
 from .storage import Array
@@ -17,6 +19,7 @@ def export_model(
     parameters: Mapping[str, Array],
     path: str | os.PathLike[str],
     outputs: Sequence[str],
+    others: Iterable[Path] = (),
 ) -> None:
     """Write an inference model with ``parameters`` as initializers, cut down to what ``outputs`` need.
 
@@ -24,7 +27,7 @@ def export_model(
     give the outputs, such as the loss, it is the evaluation model.
 
     Raises:
-        ArgumentError: ``path`` is the evaluation model itself.
+        ArgumentError: ``path`` is the evaluation model, one of the ``others``, or a checkpoint.
         UnknownNameError: the model has no value of such a name.
         RuntimeUnavailableError: the package ``onnx`` is not installed.
         OnnxBlockError: no output is named, one is named twice, or the file cannot be written.
@@ -44,11 +47,13 @@ def export_model(
             "Install it (pip install onnx), or save a checkpoint and export elsewhere.",
         ) from error
     target = as_path(path)
-    if target.exists() and target.samefile(eval_path):
-        raise ArgumentError(
-            f"{str(target)!r} is the evaluation model that the inference model is made from.", "Choose another name."
-        )
     model, weights = load(eval_path)
+    kept = [as_path(eval_path), *others, *weights.files()]
+    for written in (target, target.with_name(target.name + store.DATA_SUFFIX)):
+        if is_one_of(written, kept) or is_checkpoint(written):
+            raise ArgumentError(
+                f"{str(written)!r} would be overwritten, and training needs it.", "Choose another name for the export."
+            )
     brought = export.unpack_forward_model(model)
     if brought is not None and not isinstance(outputs, str) and export.can_give(brought, weights, parameters, outputs):
         export.write_for_inference(brought, weights, parameters, target, outputs)

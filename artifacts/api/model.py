@@ -10,8 +10,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from artifacts.manifest import Kind
-from onnxblock.errors import CheckpointError, InvalidModelError, OnnxBlockError, ParameterError
-from onnxblock.files import as_path
+from onnxblock.errors import (
+    ArtifactMismatchError,
+    CheckpointError,
+    InvalidModelError,
+    OnnxBlockError,
+    ParameterError,
+)
+from onnxblock.files import as_path, file_version
 
 from .bound import BoundModel, part_of
 from .compatibility import require_fit, require_same_generation
@@ -49,7 +55,7 @@ class TrainedModel(ABC):
         self.training = True
         self.state = state
         self._storage = state.storage
-        self.train_path = as_path(train_model_uri, InvalidModelError)
+        self.train_path = as_path(train_model_uri, InvalidModelError).absolute()
         self.providers = list(providers) if providers is not None else providers_for(device)
         self.session_options = default_session_options() if session_options is None else session_options
         if seed is not None and seed != self._storage.extras.seed:
@@ -68,8 +74,9 @@ class TrainedModel(ABC):
             self._bind()
 
     def _open_eval_model(self, uri: str | os.PathLike[str]) -> BoundModel:
-        path = as_path(uri, InvalidModelError)
+        path = as_path(uri, InvalidModelError).absolute()
         session = open_session(path, self.session_options, self.providers)
+        self._eval_version = file_version(path)
         manifest = read_interface(session, path, "eval", self._storage)
         require_same_generation(self.manifest, self.train_path, manifest, path)
         require_fit(manifest, path, self._storage)
@@ -249,13 +256,20 @@ class TrainedModel(ABC):
             graph_output_names: the outputs: any values of the evaluation model.
 
         Raises:
-            ArgumentError: the file is the evaluation model itself, or the outputs are no list.
+            ArgumentError: the file is one of the artifacts, or the outputs are no list.
+            ArtifactMismatchError: the evaluation model was replaced since it was opened.
             UnknownNameError: the evaluation model has no value of such a name.
             RuntimeUnavailableError: the package ``onnx`` is not installed.
             OnnxBlockError: there is no evaluation model, no output is named, or the file cannot be written.
         """
         from .inference import export_model
 
-        names = {port.name for port in self._evaluation_model().manifest.inputs_of("parameter", "frozen", "statistic")}
+        model = self._evaluation_model()
+        names = {port.name for port in model.manifest.inputs_of("parameter", "frozen", "statistic")}
         arrays = {name: array for name, array in self._storage.arrays().items() if name in names}
-        export_model(self._evaluation_model().path, arrays, inference_model_uri, graph_output_names)
+        if file_version(model.path) != self._eval_version:
+            raise ArtifactMismatchError(
+                f"{model.path} is no longer the file that was opened",
+                f"Open a new {type(self).__name__}, and export it.",
+            )
+        export_model(model.path, arrays, inference_model_uri, graph_output_names, [self.train_path])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .dtypes import ElementType, element_type, element_type_of
 from .model import load_checkpoint_to_model, save_checkpoint
-from .read import read_checkpoint
+from .read import is_checkpoint, read_checkpoint
 from .safetensors import read_safetensors, write_safetensors
 from .state import Checkpoint, OptimizerGroup, Property, Tensor
 from .write import write_checkpoint
@@ -17,6 +17,7 @@ __all__ = [
     "Tensor",
     "element_type",
     "element_type_of",
+    "is_checkpoint",
     "load_checkpoint_to_model",
     "read_checkpoint",
     "read_safetensors",

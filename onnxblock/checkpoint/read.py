@@ -54,6 +54,14 @@ def read_checkpoint(path: str | os.PathLike[str]) -> Checkpoint:
         raise CheckpointError(f"{path} is truncated or damaged: it points outside of itself", _AGAIN) from None
 
 
+def is_checkpoint(path: Path) -> bool:
+    """Whether the file at ``path`` is there and begins as checkpoints do."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return file.read(8)[4:] == IDENTIFIER
+
+
 def _map(path: Path, mode: Any) -> _Bytes:
     try:
         if path.is_dir():

@@ -123,6 +123,29 @@ class Value(str):
     def __neg__(self) -> Value:
         return self.graph.op.Neg(self)
 
+    def __abs__(self) -> Value:
+        return self.abs()
+
+    # -- what a string would do, and a tensor does otherwise
+
+    def __getitem__(self, key: Any) -> Any:
+        raise _not_of_names("[...]", "Slice or Gather")
+
+    def __mod__(self, other: Any) -> Any:
+        raise _not_of_names("%", "Mod")
+
+    def __lt__(self, other: Any) -> bool:
+        return str.__lt__(self, _text(other, "<", "Less"))
+
+    def __le__(self, other: Any) -> bool:
+        return str.__le__(self, _text(other, "<=", "LessOrEqual"))
+
+    def __gt__(self, other: Any) -> bool:
+        return str.__gt__(self, _text(other, ">", "Greater"))
+
+    def __ge__(self, other: Any) -> bool:
+        return str.__ge__(self, _text(other, ">=", "GreaterOrEqual"))
+
     # -- reductions
 
     def mean(self, axes: int | Sequence[int] | None = None, keepdims: bool = False) -> Value:
@@ -209,6 +232,19 @@ class Value(str):
                 "Give its shape in the model, or use graph.op.Transpose(value, perm=...).",
             )
         return self.rank
+
+
+def _not_of_names(what: str, operators: str) -> TypeError:
+    return TypeError(
+        f"{what} is not defined for a value of a graph. Add a node instead: value.graph.op.{operators};"
+        " == and != compare names."
+    )
+
+
+def _text(other: object, what: str, operator: str) -> str:
+    if not _is_text(other):
+        raise _not_of_names(what, operator)
+    return cast(str, other)
 
 
 def _is_text(other: object) -> bool:

@@ -149,7 +149,7 @@ class CrossEntropyLoss(_Classification):
             of_label = op.Gather(weight, labels if counted is None else op.Where(counted, labels, 0))
             shares = of_label if shares is None else of_label * shares
         assert shares is not None
-        return losses.mean() / shares.mean()
+        return _over(losses.mean(), shares.mean())
 
 
 class NLLLoss(_Classification):
@@ -184,6 +184,13 @@ def _against(scores: Value, targets: Value | None, weight: Value | None, axis: i
         behind = _known_rank(scores) - axis - 1
         terms = terms * (weight.unsqueeze(*range(1, behind + 1)) if behind else weight)
     return -terms.sum(axis)
+
+
+def _over(total: Value, weight: Value) -> Value:
+    """total / weight; nan where the weight is 0, with a gradient of 0 and not nan."""
+    op = total.graph.op
+    nothing = op.Equal(weight, 0.0)
+    return op.Where(nothing, np.nan, total / op.Where(nothing, 1.0, weight))
 
 
 def _count(scores: Value, axis: int) -> Value | float:

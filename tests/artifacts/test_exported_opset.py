@@ -190,12 +190,13 @@ def test_bodies_with_much_data_are_not_carried(tmp_path, monkeypatch):
 
 
 def test_a_carried_model_that_is_damaged(tmp_path):
-    _, module = trained(model(13), tmp_path)
+    state, _ = trained(model(13), tmp_path)
     evaluation = onnx.load(tmp_path / "eval_model.onnx")
     for entry in evaluation.metadata_props:
         if entry.key == names.FORWARD_MODEL_KEY:
             entry.value = entry.value[:-40]
     onnx.save(evaluation, tmp_path / "eval_model.onnx")
+    module = Module(tmp_path / "training_model.onnx", state, tmp_path / "eval_model.onnx")
     with pytest.raises(InvalidModelError, match=r"'onnxblock\.forward_model' of the model is damaged"):
         module.export_model_for_inferencing(tmp_path / "m.onnx", ["scores"])
 

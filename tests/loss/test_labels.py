@@ -66,6 +66,15 @@ def test_int32_labels_give_the_same_bits(name, reduction, dynamic):
         np.testing.assert_array_equal(ours, same)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 3.0, 4.0, 5.0]])
+def test_where_no_label_counts_the_loss_is_nan_and_the_gradient_zero(weight, smoothing):
+    block = loss.CrossEntropyLoss(weight, ignore_index=-1, label_smoothing=smoothing)
+    value, gradient = run(model_of(block, SCORES, False), {"x": SCORES, "labels": np.full(4, -1)})
+    assert np.isnan(value)
+    np.testing.assert_array_equal(gradient, np.zeros_like(SCORES))
+
+
 @pytest.mark.parametrize("kind", [loss.CrossEntropyLoss, loss.NLLLoss])
 @pytest.mark.parametrize("labels_type", [np.uint8, np.float32])
 def test_other_types_are_refused(kind, labels_type):

@@ -64,6 +64,10 @@ class DuplicateRuleError(OnnxBlockError, ValueError):
     """A second gradient rule for an operator that already has one."""
 
 
+class RuleError(OnnxBlockError, TypeError, ValueError):
+    """A gradient rule or a decomposition returned what cannot be the result of its node."""
+
+
 class CheckpointError(OnnxBlockError, ValueError):
     """A checkpoint that cannot be read, written or used."""
 

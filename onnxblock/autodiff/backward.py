@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 
 from onnx import NodeProto
 
-from ..errors import OnnxBlockError
+from ..errors import OnnxBlockError, RuleError
 from ..graph.arithmetic import cast_like, sum_to, with_shape_of
 from ..graph.dependencies import captured as captured_by
 from ..graph.dependencies import reads, subgraphs
 from ..graph.graph import Graph
 from ..graph.sequences import sum_of
 from ..graph.subgraph import Subgraph
-from ..graph.types import FLOATS
+from ..graph.types import FLOATS, Shape, dtype_name, shape_text
 from ..graph.value import Value
 from . import registry
 from .composites import composites
@@ -78,6 +78,7 @@ def _apply(
     context = RuleContext(graph, node, outputs, wanted, captured)
     try:
         results = _as_cotangents(rule.function(context))
+        _require_fit(graph, node, wanted, results.inputs)
     except NoRuleError:
         raise
     except OnnxBlockError as error:
@@ -95,7 +96,40 @@ def _apply(
 def _as_cotangents(result: RuleResult) -> Cotangents:
     if isinstance(result, Cotangents):
         return result
-    return Cotangents((result,) if result is None or isinstance(result, Value) else result, {})
+    if result is None or isinstance(result, Value):
+        return Cotangents((result,), {})
+    if isinstance(result, list | tuple) and all(d is None or isinstance(d, Value) for d in result):
+        return Cotangents(result, {})
+    raise RuleError(
+        f"a rule returns {result!r}, which is neither a value, nor None, nor a sequence of these.",
+        "Return the cotangent of each input, None where it has none.",
+    )
+
+
+def _require_fit(graph: Graph, node: NodeProto, wanted: Sequence[bool], cotangents: Sequence[Value | None]) -> None:
+    """Raise :class:`RuleError` for cotangents of inputs that are not there, or that cannot be summed to their input."""
+    problems = [f"cotangent {k} belongs to no input" for k in range(len(wanted), len(cotangents)) if cotangents[k]]
+    for name, wants, d in zip(node.input, wanted, cotangents):
+        if d is None or not wants:
+            continue
+        x = graph.value(name)
+        if d.dtype is not None and d.dtype not in FLOATS and x.dtype in FLOATS:
+            problems.append(f"the cotangent of {name!r} is {dtype_name(d.dtype)}")
+        elif _misfits(d.shape, x.shape):
+            problems.append(f"the cotangent of {name!r}, {shape_text(x.shape)}, has shape {shape_text(d.shape)}")
+    if problems:
+        raise RuleError(
+            "a rule returns what does not fit:" + "".join(f"\n    {problem}" for problem in problems),
+            "Return for each input a cotangent of its shape, or of one that it was broadcast to.",
+        )
+
+
+def _misfits(wide: Shape, narrow: Shape) -> bool:
+    """Whether a cotangent of shape ``wide`` cannot be summed to ``narrow``, as far as sizes are known."""
+    if wide is None or narrow is None:
+        return False
+    pairs = zip(reversed(wide), reversed(narrow))
+    return any(isinstance(w, int) and isinstance(n, int) and w != n and n != 1 for w, n in pairs)
 
 
 def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> None:

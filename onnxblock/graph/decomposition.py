@@ -24,7 +24,7 @@ from onnx import (
     numpy_helper,
 )
 
-from ..errors import ArgumentError, DuplicateRuleError, OnnxBlockError
+from ..errors import ArgumentError, DuplicateRuleError, OnnxBlockError, RuleError
 from .graph import Graph
 from .node import NodeContext
 from .value import Value
@@ -106,7 +106,14 @@ def decompose(graph: Graph, node: NodeProto, entry: Decomposition) -> list[Value
     """Append to ``graph`` what ``node`` is made of, and return what stands for each of its outputs."""
     with graph.scope(node.name or node.output[0]):
         results = entry.function(NodeContext(graph, node))
-    return [results] if isinstance(results, Value) else list(results)
+    if isinstance(results, Value):
+        return [results]
+    if not isinstance(results, list | tuple) or any(not isinstance(r, Value | None) for r in results):
+        raise RuleError(
+            f"the decomposition of {node.op_type} {node.name or node.output[0]!r} returns {results!r}.",
+            "Return a value for each output, None for one that is not there.",
+        )
+    return list(results)
 
 
 def infer_by_decomposition(graph: Graph, node: NodeProto) -> dict[str, TypeProto]:

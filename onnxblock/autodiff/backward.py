@@ -129,7 +129,7 @@ def _misfits(wide: Shape, narrow: Shape) -> bool:
     if wide is None or narrow is None:
         return False
     pairs = zip(reversed(wide), reversed(narrow))
-    return any(isinstance(w, int) and isinstance(n, int) and w != n and n != 1 for w, n in pairs)
+    return any(isinstance(w, int) and isinstance(n, int) and n not in (w, 1) for w, n in pairs)
 
 
 def _accumulate(graph: Graph, grads: dict[str, Value], name: str, d: Value) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
@@ -56,6 +56,9 @@ _LITERAL = re.compile(r"(^|/)Constant(_\d+)?_output_0$")
 """What PyTorch's exporter calls numbers in the code of a model, which optimizers turn into initializers."""
 
 SMALL_CONSTANT = "a small tensor in a Constant node; name it in requires_grad to train it"
+
+_OFF_PATH = "on no differentiable path to the loss"
+_FROZEN = "frozen as asked"
 
 _ORIGINS = {
     Origin.BUFFER: "a buffer of the PyTorch module, which no optimizer there trains",
@@ -144,14 +147,15 @@ def choose_parameters(
     else:
         chosen = set(asked) & set(weights) - set(statistics)
         on_path, settings = _differentiable_values(graph, [loss])
+        ended = _ends(graph, [loss], on_path)
         for name in asked:
             if name in statistics:
                 reasons[name] = "a running statistic: it is moved by the data, not by gradients"
             elif name in weights and name not in on_path and name not in settings:
-                reasons[name] = "trained as asked, but on no differentiable path to the loss: its gradient is zero"
+                reasons[name] = f"trained as asked, but {_off_path(name, ended)}; its gradient is zero"
         for name, dtype in weights.items():
             if dtype in FLOATS and name not in chosen and name not in reasons:
-                reasons[name] = "frozen as asked" if name in kept else "not in requires_grad"
+                reasons[name] = _FROZEN if name in kept else "not in requires_grad"
     gradient_inputs = tuple(n for n in asked or () if n in inputs)
     if not chosen and not gradient_inputs:
         raise ParameterError(*_nothing_to_train(graph, reasons))
@@ -220,10 +224,15 @@ def _nothing_to_train(graph: Graph, reasons: dict[str, str]) -> tuple[str, str]:
         "Convert the model without such operators, as skl2onnx does if given black_op={'LinearClassifier', "
         "'LinearRegressor'}, or name other weights in requires_grad."
     )
-    return (
-        f"none of the model's weights is trained:\n    {shown}",
-        converted if held else "Name what to train in requires_grad.",
-    )
+    if held:
+        remedy = converted
+    elif all(why.startswith(_OFF_PATH) for why in reasons.values()):
+        remedy = "Compute the loss of values that depend on the weights differentiably; loss_input_names chooses them."
+    elif _FROZEN in reasons.values():
+        remedy = "Leave some out of frozen_params."
+    else:
+        remedy = "Name what to train in requires_grad."
+    return f"none of the model's weights is trained:\n    {shown}", remedy
 
 
 def trainable_by_default(
@@ -235,6 +244,7 @@ def trainable_by_default(
     """
     statistics = set(running_statistics(graph.model))
     on_path, settings = _differentiable_values(graph, outputs)
+    ended = _ends(graph, outputs, on_path)
     noted = origins(graph.model.graph)
     constants = graph.index.written | noted_constants(graph.model)
     chosen: set[str] = set()
@@ -244,13 +254,13 @@ def trainable_by_default(
         if tensor.data_type not in FLOATS:
             continue
         if name in frozen:
-            reasons[name] = "frozen as asked"
+            reasons[name] = _FROZEN
         elif name in statistics:
             reasons[name] = "a running statistic of BatchNormalization"
         elif name in settings:
             reasons[name] = f"a setting of {settings[name]}; name it in requires_grad to train it"
         elif name not in on_path:
-            reasons[name] = "on no differentiable path to the loss"
+            reasons[name] = _off_path(name, ended)
         elif name in constants:
             reasons[name] = "a constant that a block wrote; name it in requires_grad to train it"
         elif name in noted:
@@ -311,6 +321,29 @@ def _differentiable_values(graph: Graph, outputs: Iterable[str]) -> tuple[set[st
         if (node.domain, node.op_type) not in _WITHOUT_GRADIENT:
             settings.update(dict.fromkeys(set_only, f"{node.op_type} {node.name or node.output[0]!r}"))
     return on_path, {name: operator for name, operator in settings.items() if name not in on_path}
+
+
+def _ends(graph: Graph, outputs: Iterable[str], on_path: set[str]) -> dict[str, str]:
+    """For values that ``outputs`` are computed of, but by no differentiable path, the operator that passes none."""
+    ended: dict[str, str] = {}
+    used = set(map(str, outputs))
+    for node in reversed(graph.model.graph.node):
+        if used.isdisjoint(node.output):
+            continue
+        used.update(reads(node))
+        passes = not isinstance(registry.find(node.op_type, node.domain), NoGradient)
+        if not on_path.isdisjoint(node.output) and passes:
+            continue
+        own = f"{node.op_type} {node.name or node.output[0]!r}"
+        later = next((ended[name] for name in node.output if name in ended), own)
+        ends_here = not passes or not any(graph.carries_gradient(name) for name in node.output if name)
+        for name in reads(node) - on_path:
+            ended.setdefault(name, own if ends_here else later)
+    return ended
+
+
+def _off_path(name: str, ended: Mapping[str, str]) -> str:
+    return _OFF_PATH + (f": {ended[name]} passes no gradient back" if name in ended else "")
 
 
 def _settings(node: NodeProto, computed: set[str]) -> set[str]:

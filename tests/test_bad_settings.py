@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     ("make", "words"),
     [
         (lambda: optim.SGD(0.1), ["SGD: clip_grad is 0.1", "ClipGradNorm(1.0)", "Optimizer.set_learning_rate"]),
+        (
+            lambda: optim.AdamW(0.001),
+            ["bias_correction = 0.001 is neither True nor False", "Optimizer.set_learning_rate"],
+        ),
         (lambda: optim.AdamW(clip_grad=optim.ClipGradNorm), ["clip_grad is ClipGradNorm, where a block is expected"]),
         (lambda: optim.AdamW(betas=0.9), ["AdamW: betas = 0.9 is not a pair of numbers."]),
         (lambda: optim.Lion(betas=(0.9,)), ["Lion: betas = (0.9,) is not a pair of numbers."]),

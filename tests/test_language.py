@@ -105,7 +105,7 @@ def test_what_would_look_at_the_name_instead_of_the_tensor_is_refused(operate: A
         x = graph.input("x", np.float32, [2])
         with pytest.raises(TypeError, match=rf"graph\.op\..*{operator_named}"):
             operate(x)
-        assert sorted([x, "a"]) == ["a", "x"]
+        assert sorted([x, "y", graph.input("b", np.float32, [2])]) == ["b", "x", "y"]
 
 
 def test_a_copied_value_is_a_plain_string() -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ from .session import runtime, silent_run_options
 from .storage import Array
 
 _CPU = "cpu"
+_OUT_OF_RANGE = re.compile(r"out of (range|data bounds|bounds)|invalid ind", re.IGNORECASE)
+"""How onnxruntime's kernels say that an index is none of the elements."""
 
 
 class BoundModel:
@@ -181,7 +184,12 @@ class BoundModel:
             f"{port.name} {list(_shape_of(value))}" for port, value in zip(self.user_inputs, values, strict=True)
         )
         remedies = []
-        if fed:
+        if _OUT_OF_RANGE.search(str(error)) and (ranges := ", ".join(self._ranges(values))):
+            remedies.append(
+                f"A label or an index is out of range: {ranges}. Labels that do not count need ignore_index in the"
+                " loss."
+            )
+        elif fed:
             remedies.append(f"Check labels and indices, and that the sizes of the inputs agree with each other: {fed}.")
         if self.manifest.outputs_of("loss") and "loss" in self.manifest.settings:
             remedies.append(
@@ -189,6 +197,13 @@ class BoundModel:
                 "or loss.sum(), or reduction='mean' in the loss block."
             )
         return OnnxBlockError(f"running {self.path} failed: {run_failure(error)}", "\n  ".join(remedies) or None)
+
+    def _ranges(self, values: Sequence[Any]) -> Iterator[str]:
+        """The smallest and the largest number of each input of integers."""
+        for port, value in zip(self.user_inputs, values, strict=True):
+            array = value if isinstance(value, np.ndarray) else unwrap(value)
+            if array.dtype.kind in "iu" and array.size:
+                yield f"{port.name} holds {array.min()} to {array.max()}"
 
 
 def _shape_of(value: Any) -> Sequence[int]:

@@ -61,6 +61,21 @@ class UserInput:
             return f"{self.name!r} is {self}, the OrtValue given is {given}{list(value.shape())}"
         return value if self._fits(value.shape()) else self._misfit(value.shape())
 
+    def remedy(self, value: Any) -> str:
+        """What helps where ``value`` does not fit."""
+        if value is None:
+            return "Give an array for each input."
+        shape = getattr(value, "shape", None)
+        shape = shape() if callable(shape) else shape
+        if shape is None or self._fits(shape):
+            return "Give an array of that type; array.astype(…) converts one."
+        if self.shape is not None and len(shape) == len(self.shape):
+            return (
+                "Sizes that are numbers were fixed when the model was exported. Feed arrays of these sizes, or export"
+                " it with dynamic ones (dynamic_shapes of torch.onnx.export)."
+            )
+        return "Bring the array into that shape with array.reshape(…)."
+
     def _fits(self, shape: Sequence[int]) -> bool:
         expected = self.shape
         if expected is None:
@@ -95,7 +110,9 @@ def checked(inputs: Sequence[UserInput], values: Sequence[Any], is_ortvalue: Seq
     if problems:
         raise FeedError(
             "the arrays do not fit the model's inputs:\n    " + "\n    ".join(problems),
-            "Convert them with array.astype(…) or array.reshape(…).",
+            "\n  ".join(
+                dict.fromkeys(p.remedy(v) for p, v, r in zip(inputs, values, ready, strict=True) if isinstance(r, str))
+            ),
         )
     disagreements = list(_disagreements(inputs, ready))
     if disagreements:

@@ -107,8 +107,8 @@ def _as_cotangents(result: RuleResult) -> Cotangents:
 
 
 def _require_fit(graph: Graph, node: NodeProto, wanted: Sequence[bool], cotangents: Sequence[Value | None]) -> None:
-    """Raise :class:`RuleError` for cotangents of inputs that are not there, or that cannot be summed to their input."""
-    problems = [f"cotangent {k} belongs to no input" for k in range(len(wanted), len(cotangents)) if cotangents[k]]
+    """Raise :class:`RuleError` for cotangents of integers, or of a shape that cannot be summed to that of the input."""
+    problems = []
     for name, wants, d in zip(node.input, wanted, cotangents):
         if d is None or not wants:
             continue

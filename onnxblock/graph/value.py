@@ -135,7 +135,8 @@ class Value(str):
         raise _not_of_names("%", "Mod")
 
     def __lt__(self, other: Any) -> bool:
-        return str.__lt__(self, _text(other, "<", "Less"))
+        """The order of names, in which they are sorted."""
+        return str.__lt__(self, other if isinstance(other, Value) else _text(other, "<", "Less"))
 
     def __le__(self, other: Any) -> bool:
         return str.__le__(self, _text(other, "<=", "LessOrEqual"))

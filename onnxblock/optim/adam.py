@@ -16,7 +16,7 @@ from ..graph.types import Shape
 from ..graph.value import Value
 from .optimizer import Optimizer
 from .parameters import Parameter
-from .pieces import average, bias_correction, check_adam, decay_factor
+from .pieces import NO_LEARNING_RATE, average, bias_correction, check_adam, decay_factor
 from .sequences import LEARNING_RATE, STEP, TENSORS, call_optimizer, declare, map_sequences
 from .state import AVERAGE, LARGEST_SQUARES, SQUARES, State
 from .step import Step, Update, begin
@@ -93,8 +93,10 @@ def _settings(
     eps, decay = 1e-6 if eps is None else eps, weight_decay or 0.0
     known = variant in _VARIANTS
     wrong = [] if known else [f"variant {variant!r} is not 'original' or 'torch'." + did_you_mean(variant, _VARIANTS)]
+    if bias_correction not in (None, True, False) or isinstance(bias_correction, float):
+        wrong.append(f"bias_correction = {bias_correction!r} is neither True nor False. {NO_LEARNING_RATE}")
     check_adam("AdamW", betas, eps, decay, wrong)
-    correct = True if bias_correction is None else bias_correction
+    correct = True if bias_correction is None else bool(bias_correction)
     return AdamWRule(correct, (betas[0], betas[1]), eps, decay, cast(Variant, variant))
 
 

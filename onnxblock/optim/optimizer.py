@@ -18,6 +18,7 @@ from ..graph.value import Value
 from .clipping import clip, clips_slices
 from .joining import is_elementwise, join, parted, taken_together
 from .parameters import Parameter, Parameters, trainable
+from .pieces import NO_LEARNING_RATE
 from .sequences import wants_sequences
 from .slices import slices, wants_slices
 from .state import State
@@ -72,8 +73,7 @@ class Optimizer(ForwardBlock):
             shown = given.__name__ if isinstance(given, type) else repr(given)
             raise BlockBuildError(
                 f"{type(self).__name__}: clip_grad is {shown}, where a block is expected.",
-                "Write clip_grad=onnxblock.optim.ClipGradNorm(1.0). The learning rate is no setting here: "
-                "artifacts.api.Optimizer.set_learning_rate.",
+                f"Write clip_grad=onnxblock.optim.ClipGradNorm(1.0). {NO_LEARNING_RATE}",
             )
         self.clip_grad = clip_grad
         self.settings = settings

@@ -35,6 +35,9 @@ def is_number(given: object) -> bool:
     return isinstance(given, Real)
 
 
+NO_LEARNING_RATE = "The learning rate is no setting here: artifacts.api.Optimizer.set_learning_rate."
+
+
 def check_settings(
     optimizer: str,
     *,

@@ -28,6 +28,7 @@ class RMSprop(Optimizer):
 
     def __init__(
         self,
+        *,
         alpha: float = 0.99,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
@@ -80,6 +81,7 @@ class Adagrad(Optimizer):
 
     def __init__(
         self,
+        *,
         lr_decay: float = 0.0,
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
@@ -123,7 +125,7 @@ class Adadelta(Optimizer):
     elementwise = True
 
     def __init__(
-        self, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0, clip_grad: Block | None = None
+        self, *, rho: float = 0.9, eps: float = 1e-6, weight_decay: float = 0.0, clip_grad: Block | None = None
     ) -> None:
         super().__init__(clip_grad, rho=rho, eps=eps, weight_decay=weight_decay)
         check_settings("Adadelta", fractions={"rho": rho}, not_negative={"eps": eps, "weight_decay": weight_decay})

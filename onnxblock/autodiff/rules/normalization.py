@@ -35,7 +35,7 @@ def layer_normalization(g: RuleContext) -> RuleResult:
         inverse = _inverse_root(_mean_square(x - mean, axes), g.attr("epsilon"))
     normalised = (x - mean) * inverse
     dx, dscale = _scaled_rows(g, normalised, inverse, axes)
-    return _through_statistics(g, dx, normalised, inverse, axes), dscale, g.dy if g.wants(2) else None
+    return _through_statistics(g, dx, normalised, inverse, axes), dscale, g.dy
 
 
 def _through_statistics(

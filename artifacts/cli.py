@@ -44,6 +44,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OnnxBlockError as error:
         print(error, file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if error.name != "onnx":
+            raise
+        print("this command needs the package onnx, which is not installed.\n  pip install onnx", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         return _INTERRUPTED
     except BrokenPipeError:

@@ -112,3 +112,19 @@ def test_training_saving_and_resuming(model, optimizer, tmp_path):
     again = [here.accumulate(x[k], labels[k]) for k in (0, 0, 1)]
     assert found["evaluated"] == again
     assert again[0] == again[1] < found["losses"][0]
+
+
+@pytest.mark.parametrize("command", [["inspect", "m.onnx"], ["describe", "eval_model.onnx"]])
+def test_commands_that_need_onnx_say_so(command, tmp_path):
+    generate(perceptron(), tmp_path)
+    (tmp_path / "m.onnx").write_bytes((tmp_path / "eval_model.onnx").read_bytes())
+    code = "import sys; sys.modules['onnx'] = None; from artifacts.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, command[0], str(tmp_path / command[1])],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == "this command needs the package onnx, which is not installed.\n  pip install onnx\n"

@@ -72,6 +72,15 @@ class Iteration:
             for name, initial in zip(self.state_in, self.initial, strict=True)
         ]
         self.joint = self.work.joint
+        if not self.is_loop:
+            self._settle_states()
+
+    def _settle_states(self) -> None:
+        """A state of a Scan has the same shape in every iteration, so what is known after one is known before it."""
+        for before, after in zip(self.state_in, self.state_out, strict=True):
+            known, settled = self.joint.tensor_type(before), self.joint.type_proto(after)
+            if settled is not None and (known is None or known.shape is None):
+                self.joint.set_type(before, settled)
 
     def _elements(self, names: Sequence[str], what: str) -> list[Elements]:
         axes = self.g.attr(f"{what}_axes") or [0] * len(names)

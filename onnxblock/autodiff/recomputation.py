@@ -83,7 +83,7 @@ def recompute_forward(
     if recompute is True:
         parts = automatic(retention)
     elif isinstance(recompute, int):
-        _require_sizes(graph, retention)
+        _require_sizes(graph, retention, sizes or {})
         parts = within(retention, recompute)
     else:
         parts = by_name(retention, [recompute] if isinstance(recompute, str) else list(recompute))
@@ -127,16 +127,20 @@ def _symbols(graph: Graph) -> list[str]:
     return sorted({d for shape in shapes for d in shape if isinstance(d, str)})
 
 
-def _require_sizes(graph: Graph, retention: Retention) -> None:
+def _require_sizes(graph: Graph, retention: Retention, sizes: Mapping[str, int]) -> None:
     unknown = [name for name in sorted(retention.needed) if not retention.is_sized(name)]
     if not unknown:
         return
+    unsaid = [name for name in _symbols(graph) if name not in sizes]
     raise ArgumentError(
         f"recompute is a number of bytes, and the sizes of {len(unknown)} values are not known, such as "
         f"{graph.describe(unknown[:1])}.",
         "Say how large the dimensions of the inputs are: dimension_sizes={"
-        + ", ".join(f"{name!r}: ..." for name in _symbols(graph))
-        + "}.",
+        + ", ".join(f"{name!r}: ..." for name in unsaid)
+        + "}."
+        if unsaid
+        else "What bodies of control flow and operators of other libraries give has no known size: pass recompute=True,"
+        " or the names of what to compute again.",
     )
 
 

@@ -27,6 +27,7 @@ from .waiting import is_declared
 from .window_sizes import POOLS, attributes_of, is_uncertain_pool, is_uncertain_transpose, pooled_sizes, right_sizes
 
 _LONGEST_VECTOR = 65_536
+_CAST_SINCE = 13
 
 
 def infer_model(model: ModelProto, *, follow_contents: bool = True) -> dict[str, TypeProto]:
@@ -54,6 +55,7 @@ def infer_model(model: ModelProto, *, follow_contents: bool = True) -> dict[str,
     forgotten = {node.domain for node in all_nodes(bare.graph.node)} - imported - {"", "ai.onnx"}
     bare.opset_import.extend(helper.make_opsetid(domain, 1) for domain in sorted(forgotten))
     follow_contents = follow_contents and not _has_long_vector(bare)
+    stand_in_for_label_encoders(bare)
     inferred = shape_inference.infer_shapes(bare, check_type=False, strict_mode=False, data_prop=follow_contents)
     graph = inferred.graph
     types = {t.name: helper.make_tensor_type_proto(t.data_type, t.dims) for t in graph.initializer}
@@ -65,6 +67,31 @@ def infer_model(model: ModelProto, *, follow_contents: bool = True) -> dict[str,
             types[value.name] = value.type
     _distrust(model, types)
     return types
+
+
+def stand_in_for_label_encoders(model: ModelProto) -> None:
+    """Put a Cast of the same type in place of each LabelEncoder of a model that is only to be inferred.
+
+    ONNX's inference ends the process at a LabelEncoder whose input has no known type, behind a custom operator say.
+    """
+    for node in all_nodes(model.graph.node):
+        if (node.domain, node.op_type) != ("ai.onnx.ml", "LabelEncoder"):
+            continue
+        dtypes = [_dtype_of_values(attribute) for attribute in node.attribute if attribute.name.startswith("values_")]
+        if dtypes:
+            node.domain, node.op_type = "", "Cast"
+            del node.attribute[:]
+            node.attribute.append(helper.make_attribute("to", dtypes[0]))
+            if all(entry.domain not in ("", "ai.onnx") for entry in model.opset_import):
+                model.opset_import.append(helper.make_opsetid("", _CAST_SINCE))
+
+
+def _dtype_of_values(attribute: AttributeProto) -> int:
+    if attribute.type == AttributeProto.TENSOR:
+        return attribute.t.data_type
+    return {AttributeProto.FLOATS: TensorProto.FLOAT, AttributeProto.STRINGS: TensorProto.STRING}.get(
+        attribute.type, TensorProto.INT64
+    )
 
 
 def _has_long_vector(model: ModelProto) -> bool:

@@ -14,6 +14,7 @@ from ..errors import InvalidModelError
 from ..names import OWN_DOMAIN
 from .dependencies import all_nodes, subgraphs
 from .function_weights import lift_function_constants
+from .inference import stand_in_for_label_encoders
 from .naming import Names
 from .schemas import NEWEST_OPSET
 from .types import TensorType, tensor_type
@@ -273,6 +274,7 @@ def _infer(model: ModelProto) -> GraphProto | None:
         given.CopyFrom(model)
         if not trusting:
             del given.graph.value_info[:]
+        stand_in_for_label_encoders(given)
         try:
             return onnx.shape_inference.infer_shapes(given, data_prop=True).graph
         except (onnx.shape_inference.InferenceError, onnx.checker.ValidationError):

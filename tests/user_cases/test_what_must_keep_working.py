@@ -201,6 +201,25 @@ def test_string_inputs_and_label_encoders(tmp_path):
     np.testing.assert_allclose(training.gradients()["table"], expected, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("opset", [17, 21])
+def test_a_label_encoder_behind_a_custom_operator(opset):
+    """ONNX's own inference ends the process there."""
+    nodes = [
+        NODE("Upper", ["word"], ["upper"], domain="custom"),
+        NODE(
+            *("LabelEncoder", ["upper"], ["at"]), domain="ai.onnx.ml", keys_strings=["CAT", "DOG"], values_int64s=[1, 2]
+        ),
+        NODE("Gather", ["table", "at"], ["e"]),
+        NODE("Mul", ["e", "x"], ["y"]),
+    ]
+    inputs = {"word": (np.object_, ["n"]), "x": ["n", 4]}
+    model = make_model(nodes, inputs, {"table": normal(3, 4)}, domains=["ai.onnx.ml", "custom"])
+    model.opset_import[0].version, model.opset_import[1].version = opset, 3
+    assert [weight.name for weight in onnxblock.inspect(model).trainable] == ["table"]
+    (gradient,) = onnxblock.gradients(model, ["table"]).graph.output[-1:]
+    assert [d.dim_value for d in gradient.type.tensor_type.shape.dim] == [3, 4]
+
+
 def test_additional_outputs(tmp_path):
     training = begin(generate(simple(), tmp_path, additional_output_names=["y", "h"]))
     x = normal(3, 5)

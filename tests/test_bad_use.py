@@ -299,6 +299,8 @@ def test_devices_and_options(others):
         Module(others.training_model, state, session_options={})
     with refused(RuntimeUnavailableError, "does not have NoSuchProvider"):
         Module(others.training_model, state, providers=["NoSuchProvider"])
+    with refused(ArgumentError, "providers are 'CPUExecutionProvider'", "['CPUExecutionProvider']"):
+        Module(others.training_model, state, providers="CPUExecutionProvider")
 
 
 # -- saving and exporting
@@ -308,10 +310,12 @@ def test_what_cannot_be_exported(others, tmp_path):
     module = begin(others).module
     path = tmp_path / "exported.onnx"
     path.write_text("mine")
-    with refused(UnknownNameError, "no value 'score'", "Did you mean 'scores'"):
+    with refused(UnknownNameError, "no value 'score'", "Did you mean 'scores'", "It gives 'scores'; intermediate"):
         module.export_model_for_inferencing(path, ["score"])
     with refused(ArgumentError, "the str 'scores'", "['scores']"):
         module.export_model_for_inferencing(path, "scores")
+    with refused(ArgumentError, "the outputs are the NoneType None", "['scores']"):
+        module.export_model_for_inferencing(path, None)
     for outputs in ([], ["scores", "scores"]):
         with refused(OnnxBlockError, "at least one value"):
             module.export_model_for_inferencing(path, outputs)

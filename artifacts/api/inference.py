@@ -55,10 +55,12 @@ def export_model(
                 f"{str(written)!r} would be overwritten, and training needs it.", "Choose another name for the export."
             )
     brought = export.unpack_forward_model(model)
-    if brought is not None and not isinstance(outputs, str) and export.can_give(brought, weights, parameters, outputs):
+    given: object = outputs
+    are_named = isinstance(given, Iterable) and not isinstance(given, str)
+    if brought is not None and are_named and export.can_give(brought, weights, parameters, outputs):
         export.write_for_inference(brought, weights, parameters, target, outputs)
         return
-    choose_outputs(model, outputs)
+    choose_outputs(model, outputs, None if brought is None else [value.name for value in brought.graph.output])
     graph = model.graph
     inputs = list(graph.input)
     del graph.input[:]

@@ -23,7 +23,14 @@ from .bound import BoundModel, part_of
 from .compatibility import require_fit, require_same_generation
 from .interface import read_interface
 from .seeding import checked_seed, seeded
-from .session import Provider, default_session_options, open_session, providers_for, runtime
+from .session import (
+    Provider,
+    default_session_options,
+    listed_providers,
+    open_session,
+    providers_for,
+    runtime,
+)
 from .state import CheckpointState, require
 from .storage import StoredParameter, data_of
 
@@ -56,7 +63,7 @@ class TrainedModel(ABC):
         self.state = state
         self._storage = state.storage
         self.train_path = as_path(train_model_uri, InvalidModelError).absolute()
-        self.providers = list(providers) if providers is not None else providers_for(device)
+        self.providers = providers_for(device) if providers is None else listed_providers(providers)
         self.session_options = default_session_options() if session_options is None else session_options
         if seed is not None and seed != self._storage.extras.seed:
             self.set_seed(seed)

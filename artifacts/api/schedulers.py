@@ -65,6 +65,8 @@ class LambdaLR(LRScheduler):
     """``base_lr`` times what a function gives for the number of steps.  The function itself is not saved."""
 
     def __init__(self, optimizer: Stepping, lr_lambda: Callable[[int], float]) -> None:
+        given: object = lr_lambda
+        check(self, problems=[] if callable(given) else [f"lr_lambda={given!r} is no function"])
         self._lambda = lr_lambda
         super().__init__(optimizer)
 

@@ -93,6 +93,16 @@ def providers_for(device: str) -> list[Provider]:
     return [(provider, {"device_id": int(number)}) if number else provider, _CPU]
 
 
+def listed_providers(providers: Sequence[Provider]) -> list[Provider]:
+    """The execution providers as a list; raises :class:`ArgumentError` for a single name and for what is none."""
+    if isinstance(providers, str) or not all(isinstance(provider, str | tuple) for provider in providers):
+        raise ArgumentError(
+            f"the providers are {providers!r}, where a list of names is expected.",
+            "Write ['CPUExecutionProvider'], or (name, options) for one with options.",
+        )
+    return list(providers)
+
+
 def default_session_options() -> Any:
     """Session options under which onnxruntime prints nothing."""
     options = runtime().SessionOptions()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from ..errors import CheckpointError
+from ..errors import ArgumentError, CheckpointError
 from .dtypes import element_type
 from .layout import Chunks
 from .read import read_checkpoint
@@ -61,7 +61,12 @@ def load_checkpoint_to_model(path_to_checkpoint: str | os.PathLike[str], model: 
     Raises:
         CheckpointError: the checkpoint cannot be read, is nominal, has no parameter in common with the model, or one of
             another shape or element type.
+        ArgumentError: ``model`` is no ``ModelProto``.
     """
+    if not hasattr(model, "graph"):
+        raise ArgumentError(
+            f"the model is {type(model).__name__}, where a ModelProto is expected.", "Load it: onnx.load(path)."
+        )
     checkpoint = read_checkpoint(path_to_checkpoint)
     if checkpoint.nominal:
         raise CheckpointError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from onnx import ModelProto, ValueInfoProto
 
@@ -11,17 +11,21 @@ from .dependencies import needed_nodes
 from .inference import infer_model
 
 
-def choose_outputs(model: ModelProto, outputs: Sequence[str]) -> None:
+def choose_outputs(model: ModelProto, outputs: Sequence[str], offered: Sequence[str] | None = None) -> None:
     """Make ``outputs`` the outputs, in place, and drop the inputs that they do not depend on.
+
+    ``offered`` are those to name where one is unknown, the model's own by default.
 
     Raises:
         UnknownNameError: no node, input or output of the model has such a name (all of them are listed).
         ArgumentError: the outputs are no list.
         OnnxBlockError: no output is named, or one twice.
     """
-    if isinstance(outputs, str):
+    given: object = outputs
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise ArgumentError(
-            f"the outputs are the str {outputs!r}, where a list of names is expected.", f"Write [{outputs!r}]."
+            f"the outputs are the {type(outputs).__name__} {outputs!r}, where a list of names is expected.",
+            f"Write [{outputs!r}]." if isinstance(outputs, str) else "Write ['scores'], for example.",
         )
     graph = model.graph
     names = [str(name) for name in outputs]
@@ -33,7 +37,8 @@ def choose_outputs(model: ModelProto, outputs: Sequence[str]) -> None:
     if unknown:
         raise UnknownNameError(
             "the model has no value " + ", ".join(f"{n!r}.{did_you_mean(n, known)}" for n in unknown),
-            "Name outputs or intermediate values of the model.",
+            f"It gives {', '.join(map(repr, offered or [value.name for value in graph.output]))}; intermediate values"
+            " may be named too.",
         )
     types = infer_model(model)
     del graph.output[:]

@@ -244,6 +244,7 @@ def test_what_the_rate_is_used_for(files):
         (lambda o: api.ReduceLROnPlateau(o, threshold_mode="x"), "threshold_mode='x'"),
         (lambda o: api.ReduceLROnPlateau(o).step(), "given None, where a number"),
         (lambda o: api.ReduceLROnPlateau(o).step([1, 2]), "where a number is expected"),
+        (lambda o: api.LambdaLR(o, 3), "lr_lambda=3 is no function"),
         (lambda o: api.WarmUp(o, 3), "scheduler is Optimizer, where a LRScheduler"),
         (lambda o: api.StepLR(api, 3), "optimizer is module, where an Optimizer"),
     ],

@@ -18,7 +18,7 @@ from onnxblock.checkpoint import (
     save_checkpoint,
     write_checkpoint,
 )
-from onnxblock.errors import CheckpointError
+from onnxblock.errors import ArgumentError, CheckpointError
 
 ORIGINAL = Path(__file__).parent / "original"
 WHOLE = (ORIGINAL / "AdamW_state.ckpt").read_bytes()
@@ -138,6 +138,8 @@ def test_load_checkpoint_to_model(tmp_path):
     assert "'b': float32 [3] in the checkpoint, int64 [3] in the model" in str(caught.value)
     with pytest.raises(CheckpointError, match="no parameter in common"):
         load_checkpoint_to_model(tmp_path / "c", model(x=np.zeros(2, np.float32)))
+    with pytest.raises(ArgumentError, match=r"the model is str.*\n.*onnx\.load"):
+        load_checkpoint_to_model(tmp_path / "c", "model.onnx")
     with pytest.raises(CheckpointError, match="nominal"):
         load_checkpoint_to_model(ORIGINAL / "nominal.ckpt", both)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, get_args
 
 from onnx import ModelProto
@@ -145,7 +146,7 @@ def generate_artifacts(
         graphs[names.OPTIMIZER_MODEL_FILE] = build_optimizer(optimizer, models, form)
         if fused_step:
             with use_custom_op_library(library or ""):
-                graphs[names.STEP_MODEL_FILE] = fuse_step(models, build_optimizer(optimizer, models, "slices"))
+                graphs[names.STEP_MODEL_FILE] = fuse_step(models, partial(build_optimizer, optimizer, models, "slices"))
     generation = generation_fingerprint(list(graphs.values()))
     settings = _settings(models, forward, variance)
     common: tuple[Any, ...] = (forward.fingerprint, generation, settings)

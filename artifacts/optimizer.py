@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from enum import Enum
 from typing import Any, Literal, TypeAlias
@@ -45,8 +46,16 @@ An optimizer that is not made of ours takes them as it pleases.
 """
 
 
-def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, form: Form) -> ModelProto:
-    """The model of one optimizer step for the trainable parameters, at the opset and IR of the training model."""
+def build_optimizer(
+    optimizer: OptimType | Block,
+    models: TrainingModels,
+    form: Form,
+    is_sparse: Callable[[str], bool] = lambda _: False,
+) -> ModelProto:
+    """The model of one optimizer step for the trainable parameters, at the opset and IR of the training model.
+
+    ``is_sparse`` says whether the gradient of a parameter is given as some of its rows, where the optimizer can.
+    """
     if isinstance(optimizer, OptimType):
         optimizer = optimizer.block()
     require_block("optimizer", optimizer, OptimType)
@@ -58,6 +67,7 @@ def build_optimizer(optimizer: OptimType | Block, models: TrainingModels, form: 
     in_slices = form == "slices" and isinstance(optimizer, optim.Optimizer)
     with (
         empty_base(opset) as graph,
+        optim.sparse_form(is_sparse),
         optim.sequence_form() if form == "sequences" else optim.slice_form() if in_slices else nullcontext(),
     ):
         block((trainable, frozen))

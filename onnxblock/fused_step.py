@@ -10,32 +10,31 @@ forward and backward pass read as a whole.
 
 from __future__ import annotations
 
-from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 
-import numpy as np
-from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
+from onnx import FunctionProto, ModelProto, NodeProto, ValueInfoProto, helper
 
 from . import names
 from .errors import BlockBuildError, ParameterError
+from .fused_gradients import FusedGradients
 from .graph.check import check
 from .graph.dependencies import reads, topological_order
 from .graph.graph import Graph
 from .graph.inlining import inlined
 from .graph.inplace import InPlace, after
 from .graph.passes import run_passes
-from .graph.row_ranges import by_rows
 from .graph.types import FLOATS, Shape
 from .optim.slices import slices_of
 from .training import TrainingModels
 
-_LARGE = 2**22
-"""Elements: the gradient of a smaller parameter, 16 MB in float32, is there as a whole."""
 
-
-def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
+def fuse_step(models: TrainingModels, build_optimizer: Callable[[Callable[[str], bool]], ModelProto]) -> ModelProto:
     """One graph of the training model and the optimizer model, without gradient buffers.
+
+    ``build_optimizer`` makes the optimizer model.  It is given what says of a parameter whether its gradient can be had
+    as some of its rows; see :func:`~onnxblock.optim.sparse_form`.
 
     Its inputs are those of the training model but for the buffers and the reset, then the learning rates, the step, the
     slices of parameters and the states of the optimizer.  Its outputs are the loss and what else the user asked for,
@@ -44,14 +43,14 @@ def fuse_step(models: TrainingModels, optimizer: ModelProto) -> ModelProto:
     Raises :class:`ParameterError` when the model has values of names that the optimizer needs, and
     :class:`BlockBuildError` when the optimizer does not take each parameter and its gradient as inputs of their own.
     """
-    _require_tensors(optimizer, models.choice.trainable)
     model = ModelProto()
     model.CopyFrom(models.training)
-    gradients = _without_accumulators(model, models.choice.trainable)
+    gradients = FusedGradients(model, models.weights, _without_accumulators(model, models.choice.trainable))
     differentiated = {name for node in model.graph.node for name in node.output if name}
+    optimizer = build_optimizer(gradients.is_sparse)
+    _require_tensors(optimizer, models.choice.trainable)
     ranges = slices_of(optimizer)
-    pieces = _in_rows(Graph(model, models.weights), gradients, ranges) if _any_large(ranges) else {}
-    _append(model, optimizer, gradients, ranges, pieces)
+    _append(model, optimizer, models.choice.trainable, gradients.taken(ranges))
     run_passes(model)
     graph = Graph(model, models.weights)
     wholes = {names.slice_of(name, *ends): name for name, cut in ranges.items() for ends in cut}
@@ -122,19 +121,10 @@ def _without_accumulators(model: ModelProto, trainable: Sequence[str]) -> dict[s
     return gradients
 
 
-def _append(
-    model: ModelProto,
-    optimizer: ModelProto,
-    gradients: Mapping[str, str],
-    ranges: Mapping[str, Sequence[Sequence[int]]],
-    pieces: Mapping[str, dict[str, str]],
-) -> None:
+def _append(model: ModelProto, optimizer: ModelProto, trainable: Sequence[str], fed: Mapping[str, str]) -> None:
     """Put the optimizer behind the training model, in place; its inner values get a common prefix."""
     graph, update = model.graph, optimizer.graph
-    fed = {name + names.GRADIENT_SUFFIX: value for name, value in gradients.items()}
-    for name, cut in ranges.items():
-        fed.update(pieces.get(name) or _cut(model, name + names.GRADIENT_SUFFIX, gradients[name], cut))
-    shared = {v.name for v in graph.input}.intersection(gradients)
+    shared = {v.name for v in graph.input}.intersection(trainable)
     added = [v for v in update.input if v.name not in shared and v.name not in fed]
     taken = _names_of(graph.node) | {v.name for v in graph.input} | {t.name for t in graph.initializer}
     _require_free([*added, *update.output], taken)
@@ -156,58 +146,6 @@ def _append(
     imported = {o.domain for o in model.opset_import}
     model.opset_import.extend(o for o in optimizer.opset_import if o.domain not in imported)
     model.metadata_props.extend(optimizer.metadata_props)
-
-
-def _cut(model: ModelProto, base: str, gradient: str, cut: Sequence[Sequence[int]]) -> dict[str, str]:
-    """Add the slices of a gradient, flattened to [1, n], by the inputs of the optimizer that they are for.
-
-    Each says the whole of the first axis too: onnxruntime would join slices of one axis to a Split, which copies the
-    gradient before the first update.
-    """
-    graph = model.graph
-
-    def constant(name: str, content: Sequence[int]) -> str:
-        graph.initializer.append(numpy_helper.from_array(np.array(content, np.int64), f"{base}/{name}"))
-        return f"{base}/{name}"
-
-    flat, axes = f"{base}/flat", constant("axes", [0, 1])
-    graph.node.append(helper.make_node("Reshape", [gradient, constant("row", [1, -1])], [flat], flat))
-    fed = {}
-    for start, stop in cut:
-        ends = [constant(f"from_{start}", [0, start]), constant(f"to_{stop}", [1, stop])]
-        piece = f"{base}/{start}"
-        graph.node.append(helper.make_node("Slice", [flat, *ends, axes], [piece], piece))
-        fed[names.slice_of(base.removesuffix(names.GRADIENT_SUFFIX), start, stop) + names.GRADIENT_SUFFIX] = piece
-    return fed
-
-
-def _any_large(ranges: Mapping[str, Sequence[Sequence[int]]]) -> bool:
-    return any(cut[-1][1] >= _LARGE for cut in ranges.values())
-
-
-def _in_rows(
-    graph: Graph, gradients: Mapping[str, str], ranges: Mapping[str, Sequence[Sequence[int]]]
-) -> dict[str, dict[str, str]]:
-    """The slices of very large gradients, as in :func:`_cut`, each computed without the others where its rows can be.
-
-    Those of embeddings can; a step would otherwise need the most memory when such a gradient is there.
-    """
-    readers = Counter(name for node in graph.proto.node for name in reads(node))
-    readers.update(v.name for v in graph.proto.output)
-    found: dict[str, dict[str, str]] = {}
-    for name, cut in ranges.items():
-        known, length = graph.tensor_type(gradients[name]), cut[0][1]
-        width = known.shape[-1] if known is not None and known.shape else None
-        if cut[-1][1] < _LARGE or not isinstance(width, int) or length % width:
-            continue
-        with graph.scope(name + names.GRADIENT_SUFFIX):
-            rows = by_rows(graph, gradients[name], length // width, readers)
-            if rows is None:
-                continue
-            for start, stop in cut:
-                piece = rows(start // width, stop // width).reshape(1, -1)
-                found.setdefault(name, {})[names.slice_of(name, start, stop) + names.GRADIENT_SUFFIX] = str(piece)
-    return found
 
 
 def _names_of(nodes: Iterable[NodeProto]) -> set[str]:

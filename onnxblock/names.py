@@ -11,6 +11,7 @@ import re
 GRADIENT_SUFFIX = "_grad"
 GRADIENT_BUFFER_SUFFIX = "_grad.accumulation.buffer"
 GRADIENT_FLAG_SUFFIX = "_grad.accumulation.out"
+GRADIENT_ROWS_SUFFIX = "_grad.rows"
 ACCUMULATED_GRADIENT_SUFFIX = ".accumulated_grad"
 SUFFIXES_OF_GRADIENTS = (GRADIENT_SUFFIX, GRADIENT_BUFFER_SUFFIX, GRADIENT_FLAG_SUFFIX)
 """onnxruntime-training takes inputs of such names for gradients, and returns no outputs of such names."""
@@ -87,15 +88,20 @@ def slice_of(parameter: str, start: int, stop: int) -> str:
     return f"{parameter}[{start}:{stop}]"
 
 
+def gradient_rows(parameter: str) -> str:
+    """Name of the optimizer input that carries the numbers of the rows of ``parameter`` that its gradient is of."""
+    return parameter + GRADIENT_ROWS_SUFFIX
+
+
 def owners_in_optimizer(name: str) -> set[str]:
     """The parameters that a value called ``name`` in an optimizer model may belong to.
 
-    It is the gradient, a state or the new value of a parameter or of a slice of one, or such a slice.
+    It is the gradient, its rows, a state or the new value of a parameter or of a slice of one, or such a slice.
     """
     state = name.removesuffix(UPDATED_SUFFIX)
     parameter, _, number = state.rpartition(f".{MOMENTUM_PREFIX}")
     if not (parameter and number.isdecimal()):
-        endings = (UPDATED_SUFFIX, GRADIENT_SUFFIX)
+        endings = (UPDATED_SUFFIX, GRADIENT_SUFFIX, GRADIENT_ROWS_SUFFIX)
         parameter = next((name.removesuffix(s) for s in endings if name.endswith(s)), name)
     return {parameter, re.sub(r"\[\d+:\d+\]$", "", parameter)} - {name}
 

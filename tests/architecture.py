@@ -21,7 +21,7 @@ LAYERS = (
     ("onnxblock.block", "onnxblock.autodiff"),
     ("onnxblock.blocks", "onnxblock.autodiff.rules", "onnxblock.parameters"),
     ("onnxblock.loss", "onnxblock.optim", "onnxblock.export", "onnxblock.inspection"),
-    ("onnxblock.training", "artifacts.api"),
+    ("onnxblock.training", "onnxblock.fused_gradients", "artifacts.api"),
     ("onnxblock.fused_step",),
     ("artifacts.describe", "artifacts.summary", "artifacts.overview"),
     ("artifacts.train", "artifacts.optimizer", "artifacts.write", "artifacts.garbage"),

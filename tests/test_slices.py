@@ -16,7 +16,7 @@ from artifacts.api import CheckpointState, TrainingStep
 from artifacts.api.bound import part_of
 from artifacts.manifest import Input, Manifest
 from artifacts.summary import ParameterInfo
-from onnxblock import fused_step, names, optim
+from onnxblock import fused_gradients, names, optim
 from onnxblock.block import Block
 from onnxblock.errors import ArtifactMismatchError, CheckpointError, InvalidModelError, OnnxBlockError, ParameterError
 from onnxblock.graph import scatter
@@ -261,7 +261,7 @@ def test_very_large_gradients_of_tables_are_computed_slice_by_slice(model, cut, 
     monkeypatch.setattr(scatter, "LARGE", 100)
     cut()
     whole, _ = fused(tmp_path / "whole", optim.AdamW(), model)
-    monkeypatch.setattr(fused_step, "_LARGE", 100)
+    monkeypatch.setattr(fused_gradients, "_LARGE", 100)
     files, _ = fused(tmp_path / "rows", optim.AdamW(), model)
     (table,) = files.trainable
     trained, made = [], []

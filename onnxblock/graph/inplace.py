@@ -93,7 +93,8 @@ class InPlace:
            left out by a runtime.
         3. What a runtime may keep in the memory of ``old``, such as its Reshape, counts as ``old``; none of it is an
            output.
-        4. The writer is elementwise in ``old``, if it reads it at all; it does not read what ``old`` is a slice of.
+        4. The writer is elementwise in ``old``, if it reads it at all, or puts rows into it; it does not read what
+           ``old`` is a slice of.
         5. Every other reader of ``old``, or of what it is a slice of, is an ancestor of the writer, whichever branch
            a runtime puts in the place of an If.
         6. Of those, the ones that feed the writer are elementwise too, since a runtime may fuse them with it.
@@ -114,7 +115,8 @@ class InPlace:
         if writer is None or made in aliases or not aliases.isdisjoint(self._outputs):
             return None
         read = aliases & self._reads[id(writer)]
-        if read and not (_is_elementwise(writer) and all(self._same_form(x, made) for x in read)):
+        in_its_place = _is_elementwise(writer) or _puts_into(writer, read)
+        if read and not (in_its_place and all(self._same_form(x, made) for x in read)):
             return None
         if read and not read <= self._aliases(old, rearranged=False):
             return None
@@ -270,6 +272,12 @@ def _is_elementwise(node: NodeProto) -> bool:
         return False
     # With more inputs the result is built up in the memory of the output.
     return node.op_type not in _VARIADIC or len(node.input) <= 2
+
+
+def _puts_into(node: NodeProto, read: set[str]) -> bool:
+    """Whether all that ``node`` does with what it ``read`` is to put something else in some of its places."""
+    is_put = node.op_type == "ScatterND" and not node.domain and not node.attribute
+    return is_put and read == {node.input[0]} and node.input[0] not in node.input[1:]
 
 
 def _in_order(node: NodeProto) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from onnx import NodeProto, helper, numpy_helper
 
+from .added_rows import added_rows
 from .graph import Graph
 from .value import Value
 
@@ -45,22 +46,18 @@ def _product(graph: Graph, node: NodeProto) -> Rows | None:
 
 
 def _sum(graph: Graph, node: NodeProto, length: int, readers: Mapping[str, int]) -> Rows | None:
-    op, (table, indices, updates) = graph.op, node.input
-    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
-    expand = graph.producer(indices)
-    if settings.get("reduction") != b"add" or settings.get("axis") or expand is None or expand.op_type != "Expand":
+    op, added = graph.op, added_rows(graph, node)
+    whole = None if added is None else by_rows(graph, added.matrix, length, readers)
+    if added is None or whole is None:
         return None
-    column, whole = graph.value(expand.input[0]), by_rows(graph, table, length, readers)
-    if whole is None or column.shape is None or column.shape[-1] != 1:
-        return None
-    count, width = _sizes(graph, table)
-    place = op.Mod(column.reshape(-1), count)
+    count, width = _sizes(graph, added.matrix)
+    place = op.Mod(added.column.reshape(-1), count)
     range_number, place = op.Div(place, length), op.Mod(place, length)
 
     def rows(start: int, stop: int) -> Value:
         inside = op.Equal(range_number, start // length)
         places = op.Compress(place, inside, axis=0).unsqueeze(-1)
-        found = op.Compress(updates, inside, axis=0)
+        found = op.Compress(added.rows, inside, axis=0)
         places = op.Expand(places, [1, width])
         return op.ScatterElements(whole(start, stop), places, found, axis=0, reduction="add")
 

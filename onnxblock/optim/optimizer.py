@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,7 @@ from .parameters import Parameter, Parameters, trainable
 from .pieces import NO_LEARNING_RATE
 from .sequences import wants_sequences
 from .slices import slices, wants_slices
+from .sparse import Rows, wants_sparse
 from .state import State
 from .step import Step, Update, begin, computed_in
 
@@ -48,6 +49,9 @@ class Optimizer(ForwardBlock):
 
     Inside :func:`slice_form` a large parameter is several inputs ``p[start:stop]``, with gradients and states of their
     own: ranges of its elements, flattened, in the shape [1, stop - start].  Small vectors are updated as one.
+
+    Inside :func:`sparse_form` the gradient ``p_grad`` of a matrix [v, w] is that of some of its rows [n, w], whose
+    distinct numbers are the input ``p_grad.rows`` (int64 [n]), and the others are left alone.
     """
 
     _opens_scope = False
@@ -58,10 +62,14 @@ class Optimizer(ForwardBlock):
     A subclass says so beside its :meth:`rule`; it is not inherited by one with another rule.
     """
 
+    sparse = False
+    """Whether an element whose gradient is zero stays as it is, with all that is kept of it; said in the same way."""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "rule" in vars(cls) and "elementwise" not in vars(cls):
-            cls.elementwise = False
+        if "rule" in vars(cls):
+            for about in {"elementwise", "sparse"} - vars(cls).keys():
+                setattr(cls, about, False)
 
     def __init__(self, clip_grad: Block | None = None, **settings: Any) -> None:
         """``clip_grad`` is a block like :class:`ClipGradNorm` that is given all gradients before the update.
@@ -132,19 +140,12 @@ class Optimizer(ForwardBlock):
         if wants_sequences():
             self._record(parts, {}, _memory_in_words(parts))
             return self._build_sequences(chosen)
-        cut = self._slices(parts) if wants_slices() and clips_slices(self.clip_grad) else {}
+        divisible = [p for p, part in parts.items() if is_elementwise(p, part)] if clips_slices(self.clip_grad) else []
+        sparse = {p.name for p in divisible if parts[p].optimizer.sparse and wants_sparse(p.name)}
+        cut = _slices(p for p in divisible if p.name not in sparse) if wants_slices() else {}
         tensors = {tensor: part for p, part in parts.items() for tensor in _cut(p, cut.get(p.name))}
         self._record(tensors, cut, _memory_in_words(parts))
-        return self._build_tensors(tensors)
-
-    def _slices(self, parts: Mapping[Parameter, Part]) -> dict[str, Sequence[tuple[int, int]]]:
-        """Start and end of the slices of each parameter that is taken in slices."""
-        shapes = {}
-        for p, its_part in parts.items():
-            known = [d for d in p.shape or () if isinstance(d, int)]
-            if is_elementwise(p, its_part) and p.shape is not None and len(known) == len(p.shape):
-                shapes[p.name] = known
-        return slices(shapes)
+        return self._build_tensors(tensors, sparse)
 
     def _build_sequences(self, parameters: Sequence[Parameter]) -> Value:  # noqa: ARG002 - for those who can
         raise BlockBuildError(
@@ -152,14 +153,15 @@ class Optimizer(ForwardBlock):
             "Leave runtime= at its default, 'onnxruntime'.",
         )
 
-    def _build_tensors(self, chosen: Mapping[Parameter, Part]) -> list[Value]:
+    def _build_tensors(self, chosen: Mapping[Parameter, Part], sparse: Collection[str]) -> list[Value]:
         graph = self.graph
         parts = {p.name: part for p, part in chosen.items()}
         rates: dict[str | None, Value] = {None: graph.input(names.LEARNING_RATE, TensorProto.FLOAT, (1,))}
         count = graph.input(names.STEP, TensorProto.INT64, (1,))
         for group in self.learning_rate_scales:
             rates[group] = graph.input(names.group_learning_rate(group), TensorProto.FLOAT, (1,))
-        tensors = [self._declare(p, part) for p, part in chosen.items()]
+        tensors = [self._declare(p, part, sparse) for p, part in chosen.items()]
+        numbers = {name: graph.input(names.gradient_rows(name), TensorProto.INT64, (None,)) for name in sorted(sparse)}
         wide = {p.name: computed_in(p.dtype) for p in chosen}
         gradients = clip(self.clip_grad, [_as(gradient, wide[p]) for p, gradient, *_ in tensors])
         with graph.scope(type(self).__name__):
@@ -168,25 +170,28 @@ class Optimizer(ForwardBlock):
                 for part in dict.fromkeys(parts.values())
                 for dtype in sorted({wide[p] for p, its_part in parts.items() if its_part == part})
             }
-        rows = {str(p): (p, gradient, *states) for (p, _, *states), gradient in zip(tensors, gradients)}
+        taken = {str(p): (p, gradient, *states) for (p, _, *states), gradient in zip(tensors, gradients)}
         results: dict[str, list[Value]] = {}
         for alike in taken_together(chosen) if wants_slices() else [[p] for p in chosen]:
             first, called = alike[0], "vectors" if len(alike) > 1 else alike[0].name
             with graph.scope(f"{type(self).__name__}/{called}"):
-                value, gradient, *states = (join(column) for column in zip(*(rows[p.name] for p in alike)))
-                update = rules[chosen[first], wide[first.name]]
-                new, *moved = update(_as(value, wide[first.name]), gradient, *states)
-                columns = [parted(v, alike) for v in (_as(new, first.dtype), *moved)]
+                value, gradient, *states = (join(column) for column in zip(*(taken[p.name] for p in alike)))
+                update, rows = rules[chosen[first], wide[first.name]], Rows(numbers.get(first.name))
+                new, *moved = update(_as(rows.of(value), wide[first.name]), gradient, *map(rows.of, states))
+                updated = map(rows.put, (value, *states), (_as(new, first.dtype), *moved))
+                columns = [parted(v, alike) for v in updated]
             for p, made in zip(alike, zip(*columns)):
                 old = (p.name, *(name for name, _ in _named_states(p, chosen[p])))
                 results[p.name] = [graph.rename(new, names.updated(name)) for name, new in zip(old, made)]
         return [output for p in chosen for output in results[p.name]]
 
-    def _declare(self, parameter: Parameter, part: Part) -> list[Value]:
+    def _declare(self, parameter: Parameter, part: Part, sparse: Collection[str]) -> list[Value]:
         """The inputs of one parameter: value, gradient, states."""
         graph, p = self.graph, parameter
-        inputs = [graph.input(n, p.dtype, p.shape) for n in (p.name, p.name + names.GRADIENT_SUFFIX)]
-        return [*inputs, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in _named_states(p, part))]
+        value = graph.input(p.name, p.dtype, p.shape)
+        shape = (None, *(p.shape or ())[1:]) if p.name in sparse else p.shape
+        gradient = graph.input(p.name + names.GRADIENT_SUFFIX, p.dtype, shape)
+        return [value, gradient, *(graph.input(n, computed_in(p.dtype), s.shape) for n, s in _named_states(p, part))]
 
     def _record(
         self, tensors: Mapping[Parameter, Part], cut: Mapping[str, Sequence[tuple[int, int]]], memory: str
@@ -219,6 +224,16 @@ def _memory_in_words(parts: Mapping[Parameter, Part]) -> str:
         owners.setdefault(part.optimizer.memory, []).append(p.name)
     common = max(owners, key=lambda memory: len(owners[memory]))
     return "; ".join([common, *(f"{', '.join(of)}: {memory}" for memory, of in owners.items() if memory != common)])
+
+
+def _slices(parameters: Iterable[Parameter]) -> dict[str, Sequence[tuple[int, int]]]:
+    """Start and end of the slices of each of the parameters that is taken in slices."""
+    shapes = {}
+    for p in parameters:
+        known = [d for d in p.shape or () if isinstance(d, int)]
+        if p.shape is not None and len(known) == len(p.shape):
+            shapes[p.name] = known
+    return slices(shapes)
 
 
 def _cut(parameter: Parameter, ranges: Sequence[tuple[int, int]] | None) -> list[Parameter]:

@@ -28,6 +28,13 @@ def wait(old, g):
     return [old * after(old.graph.constant(np.float32(0.5)), first) + g, direction]
 
 
+ROWS = np.array([1, 6])
+
+
+def put_rows(data, rows, places=ROWS[:, np.newaxis], **settings):
+    return data.graph.op.ScatterND(data, places, rows, **settings)
+
+
 SAFE = {
     "the writer alone reads": lambda old, g: old - g * 0.1,
     "twice by the writer": lambda old, _: old * old,
@@ -37,6 +44,8 @@ SAFE = {
     "through a view": lambda old, g: old.reshape(64).reshape(8, 8) - g,
     "one factor for two results": lambda old, g: [(a := old * 0.9) * 1.1 + g, (a + g).tanh()],
     "made to wait": wait,
+    "rows put into it": lambda old, g: put_rows(old, old.graph.op.Gather(old, ROWS) - g.graph.op.Gather(g, ROWS)),
+    "rows put into it, after a product": lambda old, g: put_rows(old, old.graph.op.Gather((old @ g).tanh(), ROWS)),
 }
 UNSAFE = {
     "another reader": lambda old, g: [old - g, old * 2],
@@ -52,6 +61,11 @@ UNSAFE = {
     "a product with a sum, which may become one kernel": lambda old, g: old @ g + 1,
     "a product of a view": lambda old, g: old.T @ g + 1,
     "a third term, added onto the result": lambda old, g: old.graph.op.Sum(g, g, old),
+    "rows put into it, and a reader": lambda old, g: [put_rows(old, g.graph.op.Gather(g, ROWS)), old * 2],
+    "rows put into a transpose of it": lambda old, g: put_rows(old.T, g.graph.op.Gather(g, ROWS)),
+    "its own rows put into it": lambda old, _: put_rows(old, old.graph.op.Gather(old, ROWS + 1)),
+    "rows added to it": lambda old, g: put_rows(old, g.graph.op.Gather(g, ROWS), reduction="add"),
+    "all of it put into itself": lambda old, _: put_rows(old, old, np.arange(8)[::-1, np.newaxis].copy()),
 }
 
 

@@ -1,0 +1,86 @@
+"""Rows added up in a matrix: how the gradients of embeddings are written down."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from onnx import NodeProto, helper, numpy_helper
+
+from .graph import Graph
+from .scatter import LARGE
+from .value import Value
+
+_OFTEN = 2
+"""From one row in so many on, passing over the whole matrix costs no more than to sort out which rows are used."""
+
+
+@dataclass(frozen=True)
+class AddedRows:
+    """``matrix`` [v, w] with ``rows`` [n, w] added to its rows of the numbers ``column`` [n, 1], negative ones too."""
+
+    matrix: str
+    column: Value
+    rows: Value
+
+
+@dataclass(frozen=True)
+class UsedRows:
+    """What is not zero of a matrix: ``rows`` [n, w], and their ``numbers`` (int64 [n], distinct, in order)."""
+
+    numbers: Value
+    rows: Value
+
+
+def added_rows(graph: Graph, node: NodeProto | None) -> AddedRows | None:
+    """What ``node`` adds to the rows of a matrix, if that is what it does."""
+    if node is None or node.op_type != "ScatterElements" or node.domain:
+        return None
+    matrix, places, rows = node.input
+    settings = {attribute.name: helper.get_attribute_value(attribute) for attribute in node.attribute}
+    expand = graph.producer(places)
+    if settings.get("reduction") != b"add" or settings.get("axis") or expand is None or expand.op_type != "Expand":
+        return None
+    column = graph.value(expand.input[0])
+    if column.rank != 2 or column.shape is None or column.shape[-1] != 1:
+        return None
+    return AddedRows(matrix, column, graph.value(rows))
+
+
+def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows | None:
+    """The rows of the matrix ``name`` that something is added to, added up without the matrix.
+
+    The sums have the bits that they have in the matrix.  None where it is not made of zeros and added rows, where it
+    has more than one of ``readers``, and where it is small or most of its rows may be used.
+    """
+    whole = graph.value(name)
+    if whole.rank != 2 or not whole.is_static:
+        return None
+    length, width = (int(size or 0) for size in whole.shape or ())
+    found: list[AddedRows] = []
+    while readers[name] <= 1 and (added := added_rows(graph, graph.producer(name))) is not None:
+        found.insert(0, added)
+        name = added.matrix
+    counts = [added.rows.shape[0] if added.rows.shape else None for added in found]
+    at_most = sum(count for count in counts if isinstance(count, int))
+    if not found or not _is_zero(graph.producer(name)) or length * width < LARGE or at_most * _OFTEN > length:
+        return None
+    op = graph.op
+    columns, rows = (_joined(values) for values in ([a.column for a in found], [a.rows for a in found]))
+    numbers, first, places = op.Unique(op.Mod(columns.reshape(-1), length), sorted=1, outputs=3)
+    repeated = op.ScatterElements(op.Expand(True, op.Shape(places)), first, op.Expand(False, op.Shape(first)))
+    sums, others = op.Gather(rows, first, axis=0), op.Compress(rows, repeated, axis=0)
+    places = op.Expand(op.Compress(places, repeated).unsqueeze(-1), [1, width])
+    return UsedRows(numbers, op.ScatterElements(sums, places, others, axis=0, reduction="add"))
+
+
+def _joined(values: list[Value]) -> Value:
+    joined: Value = values[0] if len(values) == 1 else values[0].graph.op.Concat(*values, axis=0)
+    return joined
+
+
+def _is_zero(node: NodeProto | None) -> bool:
+    if node is None or node.op_type != "ConstantOfShape" or node.domain:
+        return False
+    return all(not np.any(numpy_helper.to_array(a.t)) for a in node.attribute)

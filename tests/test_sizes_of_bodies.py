@@ -72,3 +72,20 @@ def test_a_budget_of_memory_needs_sizes_that_can_be_said(tmp_path: Path) -> None
     sizes = {"N": 3, "unk__0": 3}
     with pytest.raises(ArgumentError, match=r"bodies of control flow .* pass recompute=True"):
         generate(model(), tmp_path, loss=loss.MSELoss(), recompute=100, dimension_sizes=sizes)
+
+
+def test_what_a_branch_gives_has_a_size_where_its_condition_is_known(tmp_path: Path) -> None:
+    made = parser.parse_model("""
+    <ir_version: 9, opset_import: ["": 21]> g (float[N, 4] x) => (float[N, 4] y)
+    <bool yes = {1}> {
+        h = MatMul (x, w)
+        z = If (yes) <
+            then_branch = then () => (float[N, 4] b) { a = MatMul (h, w) s = Sigmoid (a) b = Mul (a, s) },
+            else_branch = other () => (float[N, 4] c) { c = Identity (h) }>
+        y = Tanh (z)
+    }""")
+    made.graph.initializer.append(numpy_helper.from_array(WEIGHT, "w"))
+    settings = {"loss": loss.MSELoss(), "dimension_sizes": {"N": 3}}
+    assert generate(made, tmp_path, recompute=10**6, **settings).recomputation is None
+    with pytest.raises(ArgumentError, match="at least 288"):
+        generate(made, tmp_path, recompute=100, **settings)

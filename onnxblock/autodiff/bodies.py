@@ -76,7 +76,7 @@ class BodyGradient:
         self.body.node.extend(forward)
         return Split(again[::-1], gradient[::-1], kept)
 
-    def fill(self, target: Subgraph, split: Split, names: dict[str, str]) -> None:
+    def fill(self, target: Graph, split: Split, names: dict[str, str]) -> None:
         """Copy nodes into the second body.  ``names`` says what values are called there, and learns the new names."""
         read = split.reads()
         for tensor in self.joint.proto.initializer:

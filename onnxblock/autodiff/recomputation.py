@@ -98,7 +98,10 @@ def recompute_forward(
 
 
 def _types(graph: Graph, sizes: Mapping[str, int]) -> Callable[[str], TensorType | None]:
-    """The types of values as they are known when symbolic dimensions of the inputs have these sizes."""
+    """The types of values as they are known when symbolic dimensions of the inputs have these sizes.
+
+    Inference says more of most, and nothing of what bodies put out for the gradient, which the rules have said.
+    """
     if not sizes:
         return graph.tensor_type
     model = ModelProto()
@@ -108,7 +111,16 @@ def _types(graph: Graph, sizes: Mapping[str, int]) -> Callable[[str], TensorType
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_param in sizes:
                 dim.dim_value = sizes[dim.dim_param]
-    return Graph(model).tensor_type
+    sized = Graph(model)
+
+    def type_of(name: str) -> TensorType | None:
+        inferred, said = sized.tensor_type(name), graph.tensor_type(name)
+        if said is None or said.shape is None or (inferred is not None and inferred.is_static):
+            return inferred
+        with_sizes = TensorType(said.dtype, tuple(sizes.get(d, d) if isinstance(d, str) else d for d in said.shape))
+        return with_sizes if with_sizes.is_static or inferred is None else inferred
+
+    return type_of
 
 
 def _require_symbols(graph: Graph, sizes: Mapping[str, int]) -> None:

@@ -149,6 +149,41 @@ def test_the_branch_not_taken_has_no_part() -> None:
     np.testing.assert_array_equal(dw, 0)
 
 
+DECIDED = """
+    outer = Constant <value = bool {{{outer}}}> ()
+    inner = Constant <value = bool {{{inner}}}> ()
+    y = If (outer) <
+        then_branch = then () => (float[4] p) {{
+            h = Mul (x, w)
+            k = Tanh (h)
+            z = If (inner) <then_branch = first () => (float[4] f) {{ e = Mul (k, w) f = Sin (e) }},
+                            else_branch = second () => (float[4] s) {{ s = Add (k, w) }}>
+            p = Mul (z, h)
+        }},
+        else_branch = other () => (float[4] q) {{ q = Add (x, w) }}>
+"""
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("level", ["ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_ALL"])
+def test_the_gradient_of_a_branch_that_is_always_taken_needs_no_if(outer: bool, inner: bool, level: str) -> None:
+    """onnxruntime does not open models where a branch reads, with several nodes, an If that it puts its branch for."""
+    model = with_gradients(DECIDED.format(outer=int(outer), inner=int(inner)))
+    assert sum(node.op_type == "If" for node in all_nodes(model.graph.node)) <= 2
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    feeds = {"x": X, "w": W, "dy": COTANGENT}
+    found = session.run(None, {i.name: feeds.get(i.name, np.array(True)) for i in session.get_inputs()})
+    h, k = X * W, np.tanh(X * W)
+    z, by_k, by_w = (np.sin(k * W), W * np.cos(k * W), k * np.cos(k * W)) if inner else (k + W, 1.0, 1.0)
+    dh = COTANGENT * (z + h * by_k * (1 - k * k))
+    expected = [z * h, dh * W, dh * X + COTANGENT * h * by_w] if outer else [X + W, COTANGENT, COTANGENT]
+    for ours, right in zip(found, expected, strict=True):
+        np.testing.assert_allclose(ours, right, rtol=1e-5)
+
+
 def test_an_operator_without_gradient_inside_a_body_is_named() -> None:
     model = parser.parse_model("""
         <ir_version: 10, opset_import: ["": 21, "own": 1]>

@@ -26,7 +26,8 @@ def if_(g: RuleContext) -> RuleResult:
 
     Each gives the cotangent of every outer value that either of them reads, zeros where it does not.  The forward If
     puts out what the gradient reads of its inner values.  Where the condition is known while building, only the branch
-    that is taken is differentiated: the other may be one that fits no input of this rank.
+    that is taken is differentiated, since the other may be one that fits no input of this rank, and its gradient needs
+    no If.
     """
     branches = [BodyGradient(g.graph, _body(g.node, name)) for name in ("then_branch", "else_branch")]
     condition = g.constant(0)
@@ -50,6 +51,11 @@ def if_(g: RuleContext) -> RuleResult:
         for branch, values in zip(branches, results, strict=True)
     ]
     kept = _keep(g, branches, splits)
+    if condition is not None:
+        taken = 0 if bool(condition) else 1
+        branches[taken].fill(g.graph, splits[taken], kept[taken])
+        values = [g.graph.value(kept[taken].get(value, value)) for value in results[taken]]
+        return Cotangents([None], dict(zip(names, values, strict=True)))
     bodies = []
     for branch, split, values, called in zip(branches, splits, results, kept, strict=True):
         body = Subgraph(g.graph)

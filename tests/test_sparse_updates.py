@@ -10,11 +10,12 @@ import pytest
 
 import artifacts
 from artifacts.api import CheckpointState
-from onnxblock import names, optim
+from onnxblock import fused_gradients, names, optim
 from onnxblock.graph import added_rows
 from onnxblock.graph.context import empty_base
 from onnxblock.graph.inference import infer_model
 from onnxblock.graph.types import tensor_type
+from onnxblock.optim import slices as slicing
 from tests.test_fused_step import SCALARS, saved, step_of
 from tests.test_in_place import assert_same_bits, feeds_of, manifest_of, pairs_of
 from tests.training import begin, generate
@@ -234,3 +235,29 @@ def test_the_form_of_the_optimizer_model():
     assert shapes["matrix_grad"] == [WIDTH, WIDTH]
     assert names.gradient_rows("matrix") not in shapes
     assert names.owners_in_optimizer(names.gradient_rows("table")) >= {"table"}
+
+
+GATHERED = """<ir_version: 8, opset_import: ["" : 18]>
+    gathered ({index}[{rows}, 1] tokens) => (float[4, {width}] scores) {{
+        size = Constant <value_ints = [4, {width}]> () places = Expand (tokens, size)
+        scores = GatherElements (table, places)
+    }}"""
+
+
+@pytest.mark.parametrize("optimizer", [optim.SGD(), optim.Adagrad(), optim.AdamW()], ids=["SGD", "Adagrad", "AdamW"])
+@pytest.mark.parametrize("rows", [1, 4])
+@pytest.mark.parametrize("width", [WIDTH, WIDTH - 2])
+@pytest.mark.parametrize("index", ["int64", "int32"])
+def test_elements_at_places_that_are_expanded(optimizer, rows, width, index, monkeypatch, tmp_path):
+    """One number for several rows, rows that are not as wide as the table, numbers of another type."""
+    monkeypatch.setattr(fused_gradients, "_LARGE", 100)
+    monkeypatch.setattr(slicing, "_LONGEST", 64)
+    model = onnx.parser.parse_model(GATHERED.format(index=index, rows=rows, width=width))
+    table = np.random.default_rng(0).normal(size=(ROWS, WIDTH)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(table, "table"))
+    files = fused(model, tmp_path, optimizer)
+    two, one = begin(files), step_of(files)
+    tokens, labels = np.array([[5], [7], [5], [-1]], index)[:rows], np.array([0, 1, 1, 0])
+    for _ in range(3):
+        assert float(one(tokens, labels)) == two.step(tokens, labels)
+    assert saved(one.state, tmp_path / "one") == saved(two.state, tmp_path / "two")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from onnx import NodeProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper, numpy_helper
 
 from .graph import Graph
 from .scatter import LARGE
@@ -42,10 +42,15 @@ def added_rows(graph: Graph, node: NodeProto | None) -> AddedRows | None:
     expand = graph.producer(places)
     if settings.get("reduction") != b"add" or settings.get("axis") or expand is None or expand.op_type != "Expand":
         return None
-    column = graph.value(expand.input[0])
-    if column.rank != 2 or column.shape is None or column.shape[-1] != 1:
+    op, column, added, target = graph.op, graph.value(expand.input[0]), graph.value(rows), graph.value(matrix).shape
+    if column.rank != 2 or column.shape is None or column.shape[-1] != 1 or added.shape is None or target is None:
         return None
-    return AddedRows(matrix, column, graph.value(rows))
+    if not isinstance(added.shape[-1], int) or added.shape[-1] != target[-1]:
+        return None
+    if not isinstance(column.shape[0], int) or column.shape[0] != added.shape[0]:
+        # one number may stand for all rows
+        column = op.Expand(column, op.Concat(op.Shape(added, end=1), [1], axis=0))
+    return AddedRows(matrix, column if column.dtype == TensorProto.INT64 else column.cast(TensorProto.INT64), added)
 
 
 def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows | None:

@@ -77,7 +77,10 @@ class BodyGradient:
         return Split(again[::-1], gradient[::-1], kept)
 
     def fill(self, target: Graph, split: Split, names: dict[str, str]) -> None:
-        """Copy nodes into the second body.  ``names`` says what values are called there, and learns the new names."""
+        """Copy nodes into the second body, or into the graph around it.
+
+        ``names`` says what values are called there, and learns the new names.
+        """
         read = split.reads()
         for tensor in self.joint.proto.initializer:
             if tensor.name in read:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from onnx import NodeProto, TensorProto, helper, numpy_helper
+from onnx import NodeProto, TensorProto, helper
 
 from .graph import Graph
+from .passes.scattered_sums import makes_zeros
 from .scatter import LARGE
 from .value import Value
 
@@ -18,10 +18,10 @@ _OFTEN = 2
 
 @dataclass(frozen=True)
 class AddedRows:
-    """``matrix`` [v, w] with ``rows`` [n, w] added to its rows of the numbers ``column`` [n, 1], negative ones too."""
+    """``matrix`` [v, w] with ``rows`` [n, w] added to its rows of the ``numbers`` (int64 [n]), from 0 up to v."""
 
     matrix: str
-    column: Value
+    numbers: Value
     rows: Value
 
 
@@ -45,12 +45,13 @@ def added_rows(graph: Graph, node: NodeProto | None) -> AddedRows | None:
     op, column, added, target = graph.op, graph.value(expand.input[0]), graph.value(rows), graph.value(matrix).shape
     if column.rank != 2 or column.shape is None or column.shape[-1] != 1 or added.shape is None or target is None:
         return None
-    if not isinstance(added.shape[-1], int) or added.shape[-1] != target[-1]:
+    if not all(isinstance(size, int) for size in target) or added.shape[-1] != target[-1]:
         return None
     if not isinstance(column.shape[0], int) or column.shape[0] != added.shape[0]:
         # one number may stand for all rows
         column = op.Expand(column, op.Concat(op.Shape(added, end=1), [1], axis=0))
-    return AddedRows(matrix, column if column.dtype == TensorProto.INT64 else column.cast(TensorProto.INT64), added)
+    numbers = op.Mod(column.reshape(-1).cast(TensorProto.INT64), target[0])
+    return AddedRows(matrix, numbers, added)
 
 
 def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows | None:
@@ -69,11 +70,11 @@ def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows |
         name = added.matrix
     counts = [added.rows.shape[0] if added.rows.shape else None for added in found]
     at_most = sum(count for count in counts if isinstance(count, int))
-    if not found or not _is_zero(graph.producer(name)) or length * width < LARGE or at_most * _OFTEN > length:
+    if not found or not makes_zeros(graph.producer(name)) or length * width < LARGE or at_most * _OFTEN > length:
         return None
     op = graph.op
-    columns, rows = (_joined(values) for values in ([a.column for a in found], [a.rows for a in found]))
-    numbers, first, places = op.Unique(op.Mod(columns.reshape(-1), length), sorted=1, outputs=3)
+    places, rows = (_joined(values) for values in ([a.numbers for a in found], [a.rows for a in found]))
+    numbers, first, places = op.Unique(places, sorted=1, outputs=3)
     repeated = op.ScatterElements(op.Expand(True, op.Shape(places)), first, op.Expand(False, op.Shape(first)))
     sums, others = op.Gather(rows, first, axis=0), op.Compress(rows, repeated, axis=0)
     places = op.Expand(op.Compress(places, repeated).unsqueeze(-1), [1, width])
@@ -83,9 +84,3 @@ def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows |
 def _joined(values: list[Value]) -> Value:
     joined: Value = values[0] if len(values) == 1 else values[0].graph.op.Concat(*values, axis=0)
     return joined
-
-
-def _is_zero(node: NodeProto | None) -> bool:
-    if node is None or node.op_type != "ConstantOfShape" or node.domain:
-        return False
-    return all(not np.any(numpy_helper.to_array(a.t)) for a in node.attribute)

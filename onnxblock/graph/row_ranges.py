@@ -50,9 +50,8 @@ def _sum(graph: Graph, node: NodeProto, length: int, readers: Mapping[str, int])
     whole = None if added is None else by_rows(graph, added.matrix, length, readers)
     if added is None or whole is None:
         return None
-    count, width = _sizes(graph, added.matrix)
-    place = op.Mod(added.column.reshape(-1), count)
-    range_number, place = op.Div(place, length), op.Mod(place, length)
+    _, width = _sizes(graph, added.matrix)
+    range_number, place = op.Div(added.numbers, length), op.Mod(added.numbers, length)
 
     def rows(start: int, stop: int) -> Value:
         inside = op.Equal(range_number, start // length)

@@ -31,9 +31,10 @@ def if_(g: RuleContext) -> RuleResult:
     """
     branches = [BodyGradient(g.graph, _body(g.node, name)) for name in ("then_branch", "else_branch")]
     condition = g.constant(0)
+    taken = None if condition is None else int(not bool(condition))
     found: list[dict[str, Value]] = []
-    for is_then, branch in zip((True, False), branches, strict=True):
-        if condition is not None and bool(condition) is not is_then:
+    for k, branch in enumerate(branches):
+        if taken not in (None, k):
             found.append({})
             continue
         outputs = zip(branch.body.output, g.grads, strict=True)
@@ -51,8 +52,7 @@ def if_(g: RuleContext) -> RuleResult:
         for branch, values in zip(branches, results, strict=True)
     ]
     kept = _keep(g, branches, splits)
-    if condition is not None:
-        taken = 0 if bool(condition) else 1
+    if taken is not None:
         branches[taken].fill(g.graph, splits[taken], kept[taken])
         values = [g.graph.value(kept[taken].get(value, value)) for value in results[taken]]
         return Cotangents([None], dict(zip(names, values, strict=True)))

@@ -46,10 +46,14 @@ def _adds_to_zeros(node: NodeProto, producers: dict[str, NodeProto]) -> bool:
     if node.op_type not in _SCATTERS or node.domain:
         return False
     attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
-    zeros = producers.get(node.input[0])
-    if attributes.get("reduction") != b"add" or zeros is None or zeros.op_type != "ConstantOfShape" or zeros.domain:
+    return attributes.get("reduction") == b"add" and makes_zeros(producers.get(node.input[0]))
+
+
+def makes_zeros(node: NodeProto | None) -> bool:
+    """Whether ``node`` fills a tensor with zeros."""
+    if node is None or node.op_type != "ConstantOfShape" or node.domain:
         return False
-    return all(not np.any(numpy_helper.to_array(a.t)) for a in zeros.attribute)
+    return all(not np.any(numpy_helper.to_array(a.t)) for a in node.attribute)
 
 
 def _alike(types: Types, x: str, y: str) -> bool:

@@ -223,6 +223,64 @@ def test_a_checkpoint_goes_on_in_two_runs(tmp_path):
     assert saved(again.state, tmp_path / "one") == saved(two.state, tmp_path / "two")
 
 
+class OwnRule:
+    """A rule to be mixed into an optimizer; what the optimizer says of its own rule does not hold of it."""
+
+    def rule(self, step):
+        rate = step.scalar(step.learning_rate)
+        return lambda p, g: [p - g / (g.graph.op.ReduceL2(g, keepdims=0) + 1e-12) * rate]
+
+
+class MixedIn(OwnRule, optim.SGD):
+    pass
+
+
+class Further(MixedIn):
+    pass
+
+
+class SaidBesideTheRule(optim.SGD):
+    elementwise = sparse = True
+
+    def rule(self, step):
+        return super().rule(step)
+
+
+class Inherited(optim.SGD):
+    pass
+
+
+class Refused(optim.SGD):
+    sparse = False
+
+
+class OwnRuleOfAverages(optim.ExponentialMovingAverage):
+    def rule(self, step):
+        return super().rule(step)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "elementwise", "sparse"),
+    [
+        (MixedIn(), False, False),
+        (Further(), False, False),
+        (SaidBesideTheRule(), True, True),
+        (SaidBesideTheRule(momentum=0.9), True, False),
+        (Drifting(), False, False),
+        (Inherited(), True, True),
+        (Refused(), True, False),
+        (optim.ExponentialMovingAverage(optim.SGD()), True, False),
+        (optim.ExponentialMovingAverage(MixedIn()), False, False),
+        (OwnRuleOfAverages(optim.SGD()), False, False),
+        (optim.AdamW(), True, False),
+        (optim.LAMB(), False, False),
+        (optim.Adagrad(eps=1e-46), True, False),  # nothing, as a float32
+    ],
+)
+def test_what_an_optimizer_says_of_its_rule_is_said_of_that_rule(optimizer, elementwise, sparse):
+    assert (optimizer.elementwise, optimizer.sparse) == (elementwise, sparse)
+
+
 def test_the_form_of_the_optimizer_model():
     """An optimizer outside of generate_artifacts is asked for rows in the same way."""
     parameters = [("table", 1, (ROWS, WIDTH)), ("matrix", 1, (WIDTH, WIDTH))]

@@ -20,12 +20,14 @@ class ExponentialMovingAverage(Optimizer):
     in float32.  ``with optimizer.averaged_weights():`` evaluates and exports with the averages.
     """
 
+    elementwise = True
+
     def __init__(self, optimizer: Optimizer, decay: float = 0.999) -> None:
         require_optimizer("ExponentialMovingAverage", optimizer)
         super().__init__(optimizer.clip_grad, optimizer=optimizer, decay=decay)
         check_settings("ExponentialMovingAverage", fractions={"decay": decay})
         self._optimizer, self._decay = optimizer, decay
-        self.elementwise = optimizer.elementwise and type(self).rule is ExponentialMovingAverage.rule
+        self.elementwise = type(self).elementwise and optimizer.elementwise
         self._of_groups: dict[Optimizer, ExponentialMovingAverage] = {optimizer: self}
 
     def part_for(self, parameter: Parameter) -> Part:

@@ -34,6 +34,9 @@ class Part:
     group: str | None = None
 
 
+_ABOUT_RULE = ("elementwise", "sparse")
+
+
 class Optimizer(ForwardBlock):
     """One optimizer step for a set of parameters.
 
@@ -59,7 +62,7 @@ class Optimizer(ForwardBlock):
     elementwise = False
     """Whether an element's update depends on nothing but that element and the step.
 
-    A subclass says so beside its :meth:`rule`; it is not inherited by one with another rule.
+    A subclass says so beside its :meth:`rule`; it is not inherited by one with another rule, mixed in or its own.
     """
 
     sparse = False
@@ -67,8 +70,9 @@ class Optimizer(ForwardBlock):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if "rule" in vars(cls):
-            for about in {"elementwise", "sparse"} - vars(cls).keys():
+        place = {name: _place(cls, name) for name in ("rule", *_ABOUT_RULE)}
+        for about in _ABOUT_RULE:
+            if place[about] > place["rule"]:
                 setattr(cls, about, False)
 
     def __init__(self, clip_grad: Block | None = None, **settings: Any) -> None:
@@ -215,6 +219,11 @@ def require_optimizer(wrapper: str, given: object) -> Optimizer:
     raise BlockBuildError(
         f"{wrapper} begins with an optimizer block, not {shown}.", f"optim.{wrapper}(optim.AdamW(), ...)"
     )
+
+
+def _place(cls: type, name: str) -> int:
+    """How far up among the classes that ``cls`` inherits from an attribute is given."""
+    return next(k for k, base in enumerate(cls.__mro__) if name in vars(base))
 
 
 def _memory_in_words(parts: Mapping[Parameter, Part]) -> str:

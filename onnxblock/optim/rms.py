@@ -78,6 +78,7 @@ class Adagrad(Optimizer):
     """
 
     elementwise = True
+    sparse = True
 
     def __init__(
         self,
@@ -98,8 +99,8 @@ class Adagrad(Optimizer):
         settings = {"lr_decay": lr_decay, "weight_decay": weight_decay, "eps": eps}
         check_settings("Adagrad", not_negative={**settings, "initial_accumulator_value": initial_accumulator_value})
         self._lr_decay, self._decay, self._initial, self._eps = lr_decay, weight_decay, initial_accumulator_value, eps
-        # without eps an element that never had a gradient becomes nan
-        self.sparse = type(self).rule is Adagrad.rule and eps > 0 and not weight_decay
+        # without eps, which may be too small for a float32, an element that never had a gradient becomes nan
+        self.sparse = type(self).sparse and float(np.float32(eps)) > 0 and not weight_decay
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The sum of the squares."""

@@ -28,6 +28,7 @@ class SGD(Optimizer):
     """
 
     elementwise = True
+    sparse = True
 
     def __init__(
         self,
@@ -46,7 +47,7 @@ class SGD(Optimizer):
         check_settings("SGD", not_negative=settings, problems=wrong)
         self._momentum, self._dampening, self._nesterov = momentum, dampening, nesterov
         self._decay = weight_decay
-        self.sparse = type(self).rule is SGD.rule and not (momentum or weight_decay)
+        self.sparse = type(self).sparse and not (momentum or weight_decay)
 
     def states(self, shape: Shape) -> Sequence[State]:
         """The momentum, if there is any."""

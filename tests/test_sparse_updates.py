@@ -319,3 +319,22 @@ def test_elements_at_places_that_are_expanded(optimizer, rows, width, index, mon
     for _ in range(3):
         assert float(one(tokens, labels)) == two.step(tokens, labels)
     assert saved(one.state, tmp_path / "one") == saved(two.state, tmp_path / "two")
+
+
+@pytest.mark.parametrize("form", ["two runs", "fused"])
+def test_two_lookups_that_are_one(form, tmp_path):
+    """Their equal gradients become one node, which is then added to itself; nodes keep names of their own."""
+    body = "same = Identity (table) h = Gather (table, tokens) k = Gather (same, tokens) scores = Add (h, k)"
+    files = fused(looked_up(body), tmp_path, optim.SGD())
+    tokens, labels = BATCHES[0]
+    training = begin(files) if form == "two runs" else step_of(files)
+    training_step = training.step if form == "two runs" else training
+    (training.optimizer if form == "two runs" else training).set_learning_rate(1.0)
+    table = training.state.parameters["table"].data.copy()
+    training_step(tokens, labels)
+    scores = 2 * table[tokens].astype(np.float64)
+    share = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    share[np.arange(len(labels)), labels] -= 1
+    expected = table.astype(np.float64)
+    np.subtract.at(expected, tokens, 2 * share / len(labels))
+    np.testing.assert_allclose(training.state.parameters["table"].data, expected, rtol=1e-5, atol=1e-6)

@@ -34,9 +34,9 @@ def add_in_place(model: ModelProto, types: Types = unknown) -> bool:
                 and _adds_to_zeros(scatter, producers)
                 and _alike(types, x, name)
             ):
-                output = node.output[0]
+                own, output = node.name, node.output[0]
                 node.CopyFrom(scatter)
-                node.input[0], node.output[0] = x, output
+                node.name, node.input[0], node.output[0] = own, x, output
                 changed = True
                 break
     return changed

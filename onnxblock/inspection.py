@@ -139,7 +139,7 @@ def inspect(
     """Say what training a model would mean: nothing is built, written or changed, and nothing unsupported raises.
 
     Args:
-        model: a forward model, or its path; its weights are not read.
+        model: a forward model, or its path; of its weights only the beginnings of some are read.
         outputs: the values that the loss will be made of; every float output of the model by default.
         batch_norm: as for ``generate_artifacts``.
 

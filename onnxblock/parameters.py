@@ -245,7 +245,7 @@ def trainable_by_default(
     statistics = set(running_statistics(graph.model))
     on_path, settings = _differentiable_values(graph, outputs)
     ended = _ends(graph, outputs, on_path)
-    noted = origins(graph.model.graph)
+    noted = origins(graph.model.graph, graph.weights)
     constants = graph.index.written | noted_constants(graph.model)
     chosen: set[str] = set()
     reasons: dict[str, str] = {}

@@ -13,7 +13,7 @@ from onnx import FunctionProto, ModelProto, NodeProto, TensorProto, helper
 
 from ..names import OWN_DOMAIN
 from .dependencies import all_nodes, inner_names
-from .inner_weights import InnerWeight, in_constants, lifted
+from .inner_weights import InnerWeight, carry_notes, in_constants, lifted
 from .naming import Names
 from .types import FLOATS
 from .weights import Weights
@@ -66,6 +66,8 @@ def _pass_to_functions(model: ModelProto, wanted: Callable[[TensorProto], bool])
         if names:
             call.input.extend([""] * (counts[_key(call)] - len(call.input)))
             call.input.extend(names)
+    for _, weight in chosen:
+        carry_notes(weight, model.graph)
     tensors = [lifted(weight) for _, weight in chosen]
     for key, function in functions.items():
         function.input.extend(needed[key])

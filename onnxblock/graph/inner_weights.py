@@ -92,7 +92,17 @@ def lift_inner_weights(model: ModelProto, weights: Weights, is_weight: Callable[
     """
     for weight in inner_weights(model.graph):
         if weight.tensor.data_type in FLOATS and (weight.node is None or is_weight(weight.tensor)):
+            carry_notes(weight, model.graph)
             model.graph.initializer.append(weights.take(lifted(weight)))
+
+
+def carry_notes(weight: InnerWeight, graph: GraphProto) -> None:
+    """What the exporter noted of a weight in its body it says of the value ``weight.name`` of ``graph`` too."""
+    for value in weight.body.value_info:
+        if value.name == weight.own_name and value.metadata_props:
+            carried = graph.value_info.add()
+            carried.CopyFrom(value)
+            carried.name = weight.name
 
 
 def lifted(weight: InnerWeight) -> TensorProto:

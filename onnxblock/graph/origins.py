@@ -12,15 +12,18 @@ import json
 import re
 from collections.abc import Collection
 from enum import Enum
+from math import prod
 
-from onnx import GraphProto, ModelProto
+from onnx import GraphProto, ModelProto, TensorProto
 
 from ..names import CONSTANTS_KEY
 from .types import FLOATS
+from .weights import Weights, is_uniform
 
 _KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 _SOURCES = "pkg.onnxscript.optimizer.folded_from"
 _SIGNATURE = "pkg.torch.export.ExportedProgram.graph_signature"
+_OWN_NUMBER = re.compile(r"val_\d+")
 _TARGET = re.compile(r"^\s*\S+: (PARAMETER|BUFFER|CONSTANT_TENSOR) target='(.*?)'", re.MULTILINE)
 
 
@@ -32,11 +35,12 @@ class Origin(Enum):
     CONSTANT = "CONSTANT_TENSOR"
 
 
-def origins(graph: GraphProto) -> dict[str, Origin]:
+def origins(graph: GraphProto, weights: Weights) -> dict[str, Origin]:
     """What each value of ``graph`` was in the PyTorch module; what nothing is noted of is missing.
 
-    A tensor that the exporter computed is a parameter if it was made of at least one, as a transposed weight is, and
-    else a constant.
+    A tensor that the exporter computed is a parameter if it was made of the elements of at least one, as a transposed
+    weight is, and else a constant, as zeros in the shape of one are; so is a number that it wrote itself, of which it
+    notes nothing.  ``weights`` holds the large initializers.
     """
     known: dict[str, Origin] = {}
     computed: dict[str, str] = {}
@@ -52,11 +56,22 @@ def origins(graph: GraphProto) -> dict[str, Origin]:
         return known
     parameters = {target for kind, target in _TARGET.findall(signature) if kind == Origin.PARAMETER.value}
     parameters.update(name for name, origin in known.items() if origin is Origin.PARAMETER)
+    tensors = {tensor.name: tensor for tensor in graph.initializer}
     for name, text in computed.items():
         sources = _names(text)
         if sources is not None:
-            known[name] = Origin.CONSTANT if parameters.isdisjoint(sources) else Origin.PARAMETER
+            made_of = [tensors.get(source) for source in sources if source in parameters]
+            only_shape = name in tensors and _only_shape(tensors[name], made_of, weights)
+            known[name] = Origin.PARAMETER if made_of and not only_shape else Origin.CONSTANT
+    for name, tensor in tensors.items():
+        if name not in computed and _OWN_NUMBER.fullmatch(name) and prod(tensor.dims) == 1:
+            known.setdefault(name, Origin.CONSTANT)
     return known
+
+
+def _only_shape(tensor: TensorProto, parameters: list[TensorProto | None], weights: Weights) -> bool:
+    """Whether ``tensor`` holds nothing of ``parameters`` but a shape: its elements are equal, those of each are not."""
+    return is_uniform(tensor, weights) and all(p is not None and not is_uniform(p, weights) for p in parameters)
 
 
 _SPELLINGS = {origin.value: origin for origin in Origin}

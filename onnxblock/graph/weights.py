@@ -36,6 +36,7 @@ from .types import FLOATS, onnx_dtype
 _HELD = "#held by onnxblock"
 _LARGE_NBYTES = 1024
 _LARGE_INTEGERS_NBYTES = 65536
+_FEW = 4096
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,21 @@ def is_stub(tensor: TensorProto) -> bool:
     return tensor.data_location == TensorProto.EXTERNAL and any(
         entry.key == "location" and entry.value == _HELD for entry in tensor.external_data
     )
+
+
+def is_uniform(tensor: TensorProto, weights: Weights) -> bool:
+    """Whether the elements of an initializer are all the same; ``weights`` holds it if it is a stub.
+
+    Nothing is read behind the first that differs.
+    """
+    data = weights.chunks(tensor.name, _FEW) if is_stub(tensor) else iter([tensor_bytes(tensor, tensor.name)])
+    element, first = np.dtype((np.void, element_bits(tensor.data_type) // 8)), None
+    for chunk in data:
+        elements = np.frombuffer(chunk, element)
+        first = elements[0] if first is None else first
+        if (elements != first).any():
+            return False
+    return True
 
 
 def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) -> tuple[ModelProto, Weights]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import numpy as np
 import onnx
@@ -11,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 import onnxblock
 from onnxblock.graph.origins import Origin, note_constants, noted_constants, origins
+from onnxblock.graph.weights import Weights, detach
 
 KIND = "pkg.torch.export.graph_signature.InputSpec.kind"
 SOURCES = "pkg.onnxscript.optimizer.folded_from"
@@ -38,7 +40,7 @@ def noted(notes: dict[str, dict[str, str]], signature: str | None = SIGNED) -> o
 
 def test_kinds_are_taken_as_noted() -> None:
     graph = noted({"w": {KIND: "PARAMETER"}, "pe": {KIND: "BUFFER"}, "c": {KIND: "CONSTANT_TENSOR"}, "h": {}})
-    assert origins(graph) == {"w": Origin.PARAMETER, "pe": Origin.BUFFER, "c": Origin.CONSTANT}
+    assert origins(graph, Weights()) == {"w": Origin.PARAMETER, "pe": Origin.BUFFER, "c": Origin.CONSTANT}
 
 
 @pytest.mark.parametrize(
@@ -54,15 +56,47 @@ def test_kinds_are_taken_as_noted() -> None:
     ],
 )
 def test_what_was_computed_is_a_parameter_if_it_was_made_of_one(sources: str, origin: Origin | None) -> None:
-    assert origins(noted({"val_9": {SOURCES: sources}})).get("val_9") is origin
+    assert origins(noted({"val_9": {SOURCES: sources}}), Weights()).get("val_9") is origin
 
 
 def test_without_the_list_of_parameters_nothing_is_said_of_what_was_computed() -> None:
-    assert origins(noted({"val_9": {SOURCES: "['pe']"}, "w": {KIND: "PARAMETER"}}, None)) == {"w": Origin.PARAMETER}
+    assert origins(noted({"val_9": {SOURCES: "['pe']"}, "w": {KIND: "PARAMETER"}}, None), Weights()) == {
+        "w": Origin.PARAMETER
+    }
+
+
+@pytest.mark.parametrize(
+    ("parameter", "computed", "origin"),
+    [
+        (np.arange(8.0), np.zeros((1, 4)), Origin.CONSTANT),
+        (np.arange(8.0), np.arange(4.0), Origin.PARAMETER),
+        (np.ones(8), np.ones((8, 1, 1)), Origin.PARAMETER),
+        (None, np.ones(4), Origin.PARAMETER),
+        (np.arange(8192.0), np.zeros(8192), Origin.CONSTANT),
+        (np.ones(8192), np.ones((1, 8192)), Origin.PARAMETER),
+        (np.ones(8192), np.arange(8192.0), Origin.PARAMETER),
+    ],
+)
+def test_zeros_in_the_shape_of_a_parameter_are_no_parameter(
+    parameter: np.ndarray | None, computed: np.ndarray, origin: Origin
+) -> None:
+    graph = noted({"w": {KIND: "PARAMETER"}, "zeros": {SOURCES: "['w', 'val_3']"}})
+    for name, array in (("w", parameter), ("zeros", computed)):
+        if array is not None:
+            graph.initializer.append(numpy_helper.from_array(array.astype(np.float32), name))
+    light, weights = detach(helper.make_model(graph))
+    assert origins(light.graph, weights)["zeros"] is origin
+
+
+def test_numbers_that_the_exporter_wrote_itself_are_constants() -> None:
+    graph = noted({"w": {KIND: "PARAMETER"}, "val_2": {SOURCES: "['w']"}})
+    for name, array in {"val_0": [1.0], "val_1": [1.0, 2.0], "val_2": [1.0], "fc.bias": [0.5]}.items():
+        graph.initializer.append(numpy_helper.from_array(np.array(array, np.float32), name))
+    assert origins(graph, Weights()) == {"w": Origin.PARAMETER, "val_2": Origin.PARAMETER, "val_0": Origin.CONSTANT}
 
 
 def test_unknown_kinds_are_not_noted() -> None:
-    assert origins(noted({"w": {KIND: "CUSTOM_OBJ"}})) == {}
+    assert origins(noted({"w": {KIND: "CUSTOM_OBJ"}}), Weights()) == {}
 
 
 def test_constants_are_noted_beside_earlier_ones() -> None:
@@ -122,6 +156,49 @@ def test_without_notes_all_but_single_numbers_are_trained() -> None:
     assert [p.name for p in onnxblock.inspect(model()).trainable] == ["pe", "w", "folded", "mask"]
 
 
+def test_notes_inside_bodies_and_functions_are_kept() -> None:
+    made = parser.parse_model(
+        """<ir_version: 10, opset_import: ["" : 18, "own" : 1]>
+        g (float[4,4] x, bool c) => (float[4,4] y) <float[4] w = {1, 2, 3, 4}> {
+            s = Mul(x, w)
+            h = If (c) <
+                then_branch = t () => (float[4,4] a) <float[1,4] row = {0, 0, 0, 0}> { a = Add(s, row) },
+                else_branch = e () => (float[4,4] b) <float[1,4] scale = {5, 6, 7, 8}> { b = Mul(s, scale) }
+            >
+            y = own.shift(h)
+        }
+        <domain: "own", opset_import: ["" : 18]>
+        shift (x) => (y) { r = Constant<value = float[4] {0, 0, 0, 0}>()  y = Add(x, r) }
+        """
+    )
+    helper.set_metadata_props(made.graph, {SIGNATURE: "p_w: PARAMETER target='w'"})
+    branches = next(node for node in made.graph.node if node.op_type == "If").attribute
+    bodies = {a.name: a.g for a in branches}
+    for holder, name in ((bodies["then_branch"], "row"), (bodies["else_branch"], "scale"), (made.functions[0], "r")):
+        info = holder.value_info.add(name=name)
+        helper.set_metadata_props(info, {SOURCES: "['w', 'tmp_1']"})
+    seen = onnxblock.inspect(made)
+    assert {p.name for p in seen.trainable} == {"w", "scale"}
+    assert {p.name for p in seen.not_trained} == {"row", "shift.r"}
+
+
+def exported(module: Any, *inputs: Any, **settings: Any) -> onnx.ModelProto:
+    import torch
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(module.eval(), inputs, dynamo=True, optimize=True, verbose=False, **settings)
+    return program.model_proto
+
+
+def test_the_row_of_an_empty_bag_is_not_trained() -> None:
+    torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs the extra 'torch'")
+    bag = torch.nn.EmbeddingBag(20, 4, mode="mean")
+    made = exported(bag, torch.tensor([1, 2, 3, 4]), torch.tensor([0, 2]), dynamic_shapes=({0: "numbers"}, {0: "bags"}))
+    seen = onnxblock.inspect(made)
+    assert [p.name for p in seen.trainable] == ["weight"]
+
+
 def test_the_exporter_writes_these_notes() -> None:
     torch = pytest.importorskip("torch", reason="the comparison with PyTorch needs the extra 'torch'")
 
@@ -136,12 +213,8 @@ def test_the_exporter_writes_these_notes() -> None:
             mask = torch.full((3, 3), -1e9).triu(1)
             return (self.linear(x + self.position) @ mask) * self.temperature
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        # Three axes: a product, so the transposed weight is folded.
-        program = torch.onnx.export(Net().eval(), (torch.randn(2, 3, 3),), dynamo=True, optimize=True, verbose=False)
-    made = program.model_proto
-    seen = onnxblock.inspect(made)
+    # Three axes: a product, so the transposed weight is folded.
+    seen = onnxblock.inspect(exported(Net(), torch.randn(2, 3, 3)))
     trained = {p.name: p.shape for p in seen.trainable}
     assert sorted(trained.values()) == [(), (3,), (3, 3)], trained
     assert {"temperature", "linear.bias"} <= set(trained)

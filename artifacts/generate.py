@@ -272,12 +272,7 @@ def _notes(forward: ForwardModel, batch_norm: BatchNormMode, choice: ParameterCh
             "the model has no BatchNormalization: if it had, the exporter folded it into the convolutions; PyTorch's "
             "keeps it with optimize=False, or with dynamo=False and training=TrainingMode.TRAINING"
         )
-    shared = [name for name in forward.shared_scales_and_biases if name in choice.trainable]
-    if shared:
-        notes.append(
-            f"{', '.join(shared)}: read by several layers, and trained as one; "
-            "exporters merge equal tensors of an untrained model, so export with distinct values to train them apart"
-        )
+    notes += forward.sharing.notes(choice.trainable)
     notes += [
         f"the gradient of the input {name!r} is the output {name + names.GRADIENT_SUFFIX!r}" for name in choice.inputs
     ]

@@ -30,7 +30,7 @@ from onnxblock.modes import (
     looks_folded,
     own_statistics,
 )
-from onnxblock.shared_weights import shared_scales_and_biases
+from onnxblock.shared_weights import WeightSharing, weight_sharing
 from onnxblock.training import TrainingModels, build_training_models
 
 
@@ -62,7 +62,7 @@ class ForwardModel:
     batch_norm: str
     inner_batch_norms: int
     looks_folded: bool
-    shared_scales_and_biases: tuple[str, ...]
+    sharing: WeightSharing
 
 
 def build_training(
@@ -94,7 +94,7 @@ def build_training(
         batch_norm=batch_norm_in_words(raised),
         inner_batch_norms=inner_batch_norms(raised),
         looks_folded=folded,
-        shared_scales_and_biases=tuple(shared_scales_and_biases(raised)),
+        sharing=weight_sharing(raised, weights),
     )
     outputs = _existing(graph, [v.name for v in raised.graph.output], loss_input_names, additional_output_names)
     with building(graph):

@@ -38,6 +38,7 @@ from .parameters import (
     small_constants,
     trainable_by_default,
 )
+from .shared_weights import WeightSharing, weight_sharing
 
 _SHOWN = 5
 
@@ -68,7 +69,8 @@ class Inspection:
     ``unsupported`` are nodes that a gradient has to pass and for which there is none: building stops at them, unless
     the weights behind them are frozen.  ``stopping`` are nodes that pass no gradient back by nature and so leave
     weights untrained.  ``decomposed`` are replaced by what they are made of, in the training graph only.
-    ``raised_from`` is the model's own opset where it is older than what training needs.
+    ``raised_from`` is the model's own opset where it is older than what training needs.  ``sharing`` are weights that
+    several layers use, and embedding tables that the output layer has a copy of.
     """
 
     opset: int
@@ -84,6 +86,7 @@ class Inspection:
     inlined_functions: tuple[str, ...]
     random: tuple[NodeInfo, ...]
     looks_folded: bool
+    sharing: WeightSharing
 
     @property
     def can_train(self) -> bool:
@@ -119,7 +122,7 @@ class Inspection:
             lines.append(
                 "note: convolutions with biases and no BatchNormalization: an exporter may have folded it into them"
             )
-        return "\n".join(lines)
+        return "\n".join([*lines, *(f"note: {note}" for note in self.sharing.notes({p.name for p in self.trainable}))])
 
 
 def _cost(node: NodeInfo) -> str:
@@ -162,7 +165,7 @@ def inspect(
     moved = {name for node in training_batch_norms(raised) for name in node.input[3:5]}
     trained = [name for name in weights if name in chosen]
     kept_functions = {(f.domain, f.name) for f in raised.functions}
-    in_words, folded = batch_norm_in_words(raised), looks_folded(raised)
+    in_words, folded, sharing = batch_norm_in_words(raised), looks_folded(raised), weight_sharing(raised, held)
     random, stopping = tuple(_random_nodes(raised)), tuple(_stopping(graph, ends, infos))
     unsupported: list[NodeInfo] = []
     decomposed: list[NodeInfo] = []
@@ -198,6 +201,7 @@ def inspect(
         ),
         random=random,
         looks_folded=folded,
+        sharing=sharing,
     )
 
 

@@ -102,30 +102,98 @@ def test_one_layer_used_twice_keeps_its_statistics(tmp_path: Path) -> None:
     )
     files, _, _ = trained(made, tmp_path, batch_norm="train")
     assert [p.name for p in files.statistics] == ["m", "q"]
-    assert any("read by several layers" in note for note in files.notes)
+    assert any(note.startswith("w, s, b: used at several places") for note in files.notes)
 
 
-@pytest.mark.parametrize("weight", ["v", "w"])
+def notes_of_sharing(made: onnx.ModelProto, folder: Path, **options: object) -> list[str]:
+    """Those of ``generate_artifacts``, which ``inspect`` says too unless options choose the weights."""
+    files, _, _ = trained(made, folder, **options)
+    said = [note for note in files.notes if "used at several places" in note or "the transpose of" in note]
+    lines = [line.removeprefix("note: ") for line in str(onnxblock.inspect(made)).splitlines()]
+    assert options or [line for line in lines if "used at several places" in line or "the transpose of" in line] == said
+    return said
+
+
 @pytest.mark.parametrize(
     "second",
     [
-        "d = MatMul(c, {}) y = Add(d, b)",
-        "d = MatMul(c, {}) y = Add(b, d)",
-        "y = Gemm(c, {}, b)",
-        "i = Identity(b) y = Gemm(c, {}, i)",
+        "d = MatMul(c, v) y = Add(d, b)",
+        "d = MatMul(c, v) y = Add(b, d)",
+        "y = Gemm(c, v, b)",
+        "i = Identity(b) y = Gemm(c, v, i)",
+        "two = Constant<value_float=2.0>() i = Mul(b, two) y = Gemm(c, v, i)",
     ],
 )
-def test_a_bias_of_several_layers_is_said(tmp_path: Path, second: str, weight: str) -> None:
+def test_a_bias_of_several_layers_is_said(tmp_path: Path, second: str) -> None:
     """Equal biases of an untrained model are one tensor after an exporter's optimization."""
-    nodes = f"a = MatMul(x, w) c = Add(a, b) {second.format(weight)}"
-    given = {"w": np.eye(3), "b": np.zeros(3), weight: np.eye(3)}
-    files, _, _ = trained(model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", **given), tmp_path)
-    said = [note.partition(",")[0] for note in files.notes if "exporters merge equal tensors" in note]
-    assert said == ["b: read by several layers"] * (weight == "v")
-    files, _, _ = trained(
-        model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", **given), tmp_path, frozen_params=["b"]
+    nodes = f"a = MatMul(x, w) c = Add(a, b) {second}"
+    made = model(f"(float[N,3] x) => (float[N,3] y) {{ {nodes} }}", w=np.eye(3), b=np.zeros(3), v=np.eye(3))
+    (said,) = notes_of_sharing(made, tmp_path)
+    assert said.startswith("b: used at several places")
+    assert "optimize=False" in said
+    assert not notes_of_sharing(made, tmp_path, frozen_params=["b"])
+
+
+def test_of_many_shared_weights_a_few_are_named(tmp_path: Path) -> None:
+    weights = {f"b{k}": np.zeros(3) for k in range(8)}
+    sums = " ".join(f"s{k} = Add(h{k}, {name}) h{k + 1} = Add(s{k}, {name})" for k, name in enumerate(weights))
+    made = model(f"(float[N,3] x) => (float[N,3] h8) {{ h0 = MatMul(x, w) {sums} }}", w=np.eye(3), **weights)
+    (said,) = notes_of_sharing(made, tmp_path)
+    assert said.startswith("b0, b1, b2, b3, b4 and 3 more: used")
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [
+        # Weight normalization: the weight is used once, by what several nodes make of it.
+        "n = ReduceL2<keepdims=0>(w) u = Div(w, n) y = MatMul(x, u)",
+        "s = Shape(w) one = Constant<value_ints=[-1, 3]>() r = Reshape(x, one) y = MatMul(r, w) z = Expand(y, s)",
+        # One branch of the two runs.
+        """y = If(c) <then_branch = t () => (float[3,3] o) { o = MatMul(x, w) },
+                      else_branch = e () => (float[3,3] p) { p = Gemm(x, w) }>""",
+    ],
+)
+def test_a_weight_that_several_nodes_read_for_one_layer_is_not_said(tmp_path: Path, nodes: str) -> None:
+    made = model(f"(float[3,3] x, bool c) => (float[3,3] y) {{ {nodes} }}", w=np.eye(3))
+    assert not notes_of_sharing(made, tmp_path)
+
+
+def test_a_weight_that_a_body_reads_too_is_said(tmp_path: Path) -> None:
+    made = model(
+        """(float[3,3] x, bool c) => (float[3,3] y) { h = MatMul(x, w)
+        y = If(c) <then_branch = t () => (float[3,3] o) { o = MatMul(h, w) },
+                   else_branch = e () => (float[3,3] p) { p = Identity(h) }> }""",
+        w=np.eye(3),
     )
-    assert not any("exporters merge equal tensors" in note for note in files.notes)
+    (said,) = notes_of_sharing(made, tmp_path)
+    assert said.startswith("w: used at several places")
+
+
+TABLE = np.random.default_rng(0).normal(size=(20, 5))
+
+
+@pytest.mark.parametrize(
+    ("matrix", "noted"),
+    [(TABLE.T, True), (-TABLE.T, False), (np.zeros((5, 20)), False), (np.zeros((5, 21)), False)],
+)
+def test_an_embedding_and_its_copy_in_the_output_layer_are_said(
+    tmp_path: Path, matrix: np.ndarray, noted: bool
+) -> None:
+    """As PyTorch's exporter writes a tied embedding when it folds the transpose away."""
+    size = matrix.shape[1]
+    made = model(
+        f"(int64[N] x) => (float[N,{size}] y) {{ h = Gather(table, x) y = MatMul(h, out) }}", table=TABLE, out=matrix
+    )
+    said = notes_of_sharing(made, tmp_path)
+    assert [note.partition(":")[0] for note in said] == ["table and out"] * noted
+    assert not notes_of_sharing(made, tmp_path, frozen_params=["table"])
+
+
+def test_an_embedding_that_is_the_output_layer_is_not_said(tmp_path: Path) -> None:
+    made = model(
+        "(int64[N] x) => (float[N,20] y) { h = Gather(table, x) t = Transpose(table) y = MatMul(h, t) }", table=TABLE
+    )
+    assert not notes_of_sharing(made, tmp_path)
 
 
 def test_running_statistics_inside_a_body_are_not_trained(tmp_path: Path) -> None:

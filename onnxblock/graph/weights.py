@@ -193,14 +193,25 @@ def is_uniform(tensor: TensorProto, weights: Weights) -> bool:
 
     Nothing is read behind the first that differs.
     """
-    data = weights.chunks(tensor.name, _FEW) if is_stub(tensor) else iter([tensor_bytes(tensor, tensor.name)])
     element, first = np.dtype((np.void, element_bits(tensor.data_type) // 8)), None
-    for chunk in data:
+    for chunk in _chunks(tensor, weights, _FEW):
         elements = np.frombuffer(chunk, element)
         first = elements[0] if first is None else first
         if (elements != first).any():
             return False
     return True
+
+
+def beginning(tensor: TensorProto, weights: Weights, nbytes: int) -> bytes:
+    """The first ``nbytes`` (1 or more) of the raw data of an initializer; ``weights`` holds it if it is a stub."""
+    return bytes(next(_chunks(tensor, weights, nbytes))[:nbytes])
+
+
+def _chunks(tensor: TensorProto, weights: Weights, size: int) -> Iterator[bytes | memoryview]:
+    if is_stub(tensor):
+        yield from weights.chunks(tensor.name, size)
+    else:
+        yield tensor_bytes(tensor, tensor.name)
 
 
 def detach(model: ModelProto, base_dir: str | os.PathLike[str] | None = None) -> tuple[ModelProto, Weights]:

@@ -9,6 +9,13 @@ import onnx
 from onnx import inliner, numpy_helper, shape_inference
 
 
+_WIDENING = {
+    (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE),
+    (onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT),
+    (onnx.TensorProto.FLOAT16, onnx.TensorProto.DOUBLE),
+}
+
+
 def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model without functions, with the shapes of its values where they can be inferred."""
     return shape_inference.infer_shapes(inliner.inline_local_functions(model), data_prop=True)
@@ -55,6 +62,12 @@ def idle(model: onnx.ModelProto) -> list[str]:
     kinds = {name: of.elem_type for name, of in types.items()}
     kinds.update({tensor.name: tensor.data_type for tensor in graph.initializer})
 
+    widened = {
+        node.output[0]: node.input[0]
+        for node in graph.node
+        if node.op_type == "Cast" and (kinds.get(node.input[0]), node.attribute[0].i) in _WIDENING
+    }
+
     def is_idle(node: onnx.NodeProto) -> bool:
         attributes = {attribute.name: onnx.helper.get_attribute_value(attribute) for attribute in node.attribute}
         first, result = node.input[0] if node.input else "", node.output[0]
@@ -63,7 +76,7 @@ def idle(model: onnx.ModelProto) -> list[str]:
         if node.op_type == "Identity":
             return result not in outputs
         if node.op_type == "Cast":
-            return kinds.get(first) == attributes["to"]
+            return attributes["to"] in (kinds.get(first), kinds.get(widened.get(first, "")))
         if node.op_type == "Transpose":
             return "perm" in attributes and list(attributes["perm"]) == sorted(attributes["perm"])
         if node.op_type in {"Reshape", "Expand", "Squeeze", "Unsqueeze", "Flatten", "Tile"}:

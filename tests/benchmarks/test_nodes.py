@@ -16,14 +16,16 @@ def test_nodes_that_change_nothing_are_found():
         a = Identity (x)
         b = Mul (a, one)
         c = Cast <to = 1> (b)
-        d = Transpose <perm = [0, 1]> (c)
+        wide = Cast <to = 11> (c)
+        back = Cast <to = 1> (wide)
+        d = Transpose <perm = [0, 1]> (back)
         e = Reshape (d, same)
         f = Concat <axis = 0> (e)
         y = Relu (f)
         t = Transpose <perm = [1, 0]> (y)
     }""")
     found = [one.split()[0] for one in idle(inlined(model))]
-    assert found == ["Identity", "Mul", "Cast", "Transpose", "Reshape", "Concat"]
+    assert found == ["Identity", "Mul", "Cast", "Cast", "Transpose", "Reshape", "Concat"]
 
 
 def test_nodes_that_change_something_are_left_alone():
@@ -33,7 +35,9 @@ def test_nodes_that_change_something_are_left_alone():
         b = Mul (a, w)
         c = Cast <to = 7> (b)
         d = Cast <to = 1> (c)
-        t = Reshape (d, other)
+        e = Cast <to = 10> (d)
+        f = Cast <to = 1> (e)
+        t = Reshape (f, other)
         named = Identity (x)
     }""")
     assert idle(inlined(model)) == []

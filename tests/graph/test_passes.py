@@ -186,6 +186,7 @@ def test_what_waits_is_not_looked_through():
     "body",
     [
         "t = Cast<to = 1>(x) y = Relu(t)",
+        "t = Cast<to = 11>(x) u = Cast<to = 1>(t) y = Relu(u)",
         "s = Constant<value = int64[3] {2, 3, 4}>() t = Reshape(x, s) y = Relu(t)",
         "s = Constant<value = int64[3] {1, 3, 1}>() t = Expand(x, s) y = Relu(t)",
         "one = Constant<value = float {1.0}>() t = Mul(one, x) y = Relu(t)",
@@ -211,7 +212,9 @@ def test_nodes_that_change_nothing(body):
         ("zero = Constant<value = float {0.0}>() t = Sub(zero, x) y = Relu(t)", "Sub"),
         ("one = Constant<value = float[1,1,1,1] {1.0}>() t = Mul(x, one) y = Relu(t)", "Mul"),
         ("s = Constant<value = int64[3] {4, 3, 2}>() t = Reshape(x, s) y = Relu(t)", "Reshape"),
-        ("t = Cast<to = 11>(x) u = Cast<to = 1>(t) y = Relu(u)", "Cast"),
+        ("t = Cast<to = 10>(x) u = Cast<to = 1>(t) y = Relu(u)", "Cast"),
+        ("t = Cast<to = 7>(x) u = Cast<to = 1>(t) y = Relu(u)", "Cast"),
+        ("t = Cast<to = 11>(x) u = Cast<to = 10>(t) v = Cast<to = 1>(u) y = Relu(v)", "Cast"),
         ("y = Identity(x)", "Identity"),
         ("p = Constant<value = int64[6] {0, 0, 1, 0, 0, -1}>() t = Pad(x, p) y = Relu(t)", "Pad"),
         ("p = Constant<value = int64[6] {0, 0, 0, 0, 0, 1}>() t = Pad(x, p) y = Relu(t)", "Pad"),

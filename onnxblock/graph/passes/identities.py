@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import prod
 from typing import Any
 
@@ -20,7 +20,7 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     """Remove nodes whose result is what they are given.
 
     1. Identity.  2. Sum, Max, Min, Mean and Concat of one input.  3. Transpose that keeps every axis.  4. Cast to the
-    type that is there.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.  7. Pad by
+    type that is there, and back from one that holds all numbers of it.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.  7. Pad by
     nothing, and Slice of everything.
 
     A node whose output is an output of the graph stays: its name is part of the interface.  So does a view that makes
@@ -29,6 +29,7 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     graph = model.graph
     outputs = {o.name for o in graph.output}
     constants = _Constants(graph.initializer)
+    widened: dict[str, str] = {}
     replaced: dict[str, str] = {}
     kept = []
     for node in graph.node:
@@ -36,7 +37,9 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
             rename_reads(node, replaced)
         if node.op_type == "Constant":
             constants.take(node)
-        same = _unchanged(node, types, constants) if node.op_type in _CANDIDATES else None
+        if node.op_type == "Cast" and _widens(node, types):
+            widened[node.output[0]] = node.input[0]
+        same = _unchanged(node, types, constants, widened) if node.op_type in _CANDIDATES else None
         if same is None or node.output[0] in outputs:
             kept.append(node)
         else:
@@ -53,6 +56,12 @@ _SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Tile", *_VIEWS})
 _VARIADIC = frozenset({"Sum", "Max", "Min", "Mean", "Concat"})
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 _CANDIDATES = _SAME_IF_SHAPE_STAYS | _VARIADIC | {"Cast", "Identity", "Pad", "Slice", "Transpose", *_NEUTRAL}
+_WIDER = {
+    TensorProto.FLOAT: {TensorProto.DOUBLE},
+    TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.BFLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
+    TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
+}
 _LONGEST = 16
 """Number of elements of the longest constants that are looked at: paddings of eight axes."""
 
@@ -83,8 +92,11 @@ class _Constants:
         return self._compared[key]
 
 
-def _unchanged(node: NodeProto, types: Types, constants: _Constants) -> str | None:
-    """The input that the result of ``node``, one of the candidates, equals, or None."""
+def _unchanged(node: NodeProto, types: Types, constants: _Constants, widened: Mapping[str, str]) -> str | None:
+    """The value that the result of ``node``, one of the candidates, equals, or None.
+
+    It is an input, or what was ``widened`` to one.
+    """
     if node.domain or not node.input or len(node.output) != 1:
         return None
     op_type = node.op_type
@@ -98,10 +110,10 @@ def _unchanged(node: NodeProto, types: Types, constants: _Constants) -> str | No
     if op_type == "Transpose":
         order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
         return first if order is not None and order == sorted(order) else None
-    before, after = types(first), types(node.output[0])
     if op_type == "Cast":
-        to = next(a.i for a in node.attribute if a.name == "to")
-        return first if before is not None and before.dtype == to else None
+        known = ((name, types(name)) for name in (first, widened.get(first, "")))
+        return next((name for name, held in known if held is not None and held.dtype == _target(node)), None)
+    before, after = types(first), types(node.output[0])
     if op_type == "Pad":
         return first if len(node.input) > 1 and constants.is_all(node.input[1], 0) else None
     if op_type == "Slice":
@@ -109,6 +121,16 @@ def _unchanged(node: NodeProto, types: Types, constants: _Constants) -> str | No
         return first if forwards and _same_size(before, after) else None
     same = _same_size(before, after) or (_refuses_nothing(node, constants) and _same_but_for_one(before, after))
     return first if same and not is_waiting(node) else None
+
+
+def _target(cast: NodeProto) -> int:
+    return next(a.i for a in cast.attribute if a.name == "to")
+
+
+def _widens(cast: NodeProto, types: Types) -> bool:
+    """Whether the type that a Cast gives holds all numbers of the one that it takes."""
+    given = types(cast.input[0])
+    return given is not None and _target(cast) in _WIDER.get(given.dtype, ())
 
 
 def _beside_neutral(node: NodeProto, types: Types, constants: _Constants) -> str | None:

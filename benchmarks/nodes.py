@@ -8,7 +8,6 @@ import numpy as np
 import onnx
 from onnx import inliner, numpy_helper, shape_inference
 
-
 _WIDENING = {
     (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE),
     (onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT),

@@ -165,6 +165,37 @@ def test_small_tables_are_updated_as_a_whole(monkeypatch, tmp_path):
     assert not is_sparse(fused(ONCE, tmp_path, optim.SGD()))
 
 
+KNOWN_ROWS = {
+    "one": "z = Constant <value_ints = [-2]> () k = Gather (table, z)",
+    "several": "z = Constant <value_ints = [3, -1, 4]> () m = Gather (table, z) k = ReduceMean <keepdims = 1> (m)",
+    "range": """from = Constant <value_ints = [57]> () to = Constant <value_ints = [60]> () m = Slice (table, from, to)
+        k = ReduceMean <keepdims = 1> (m)""",
+    "columns": """from = Constant <value_ints = [57, 1]> () to = Constant <value_ints = [60, 2]> ()
+        m = Slice (table, from, to) k = ReduceMean <keepdims = 1> (m)""",
+}
+
+
+@pytest.mark.parametrize("others", [True, False])
+@pytest.mark.parametrize("name", KNOWN_ROWS)
+def test_rows_that_are_known_while_building(name, others, tmp_path):
+    """As those of positions or of a first token; of the columns only some elements are looked up, not whole rows."""
+    if others:
+        body = f"{KNOWN_ROWS[name]} h = Gather (table, tokens) s = Mul (h, k) scores = MatMul (s, matrix)"
+    else:
+        body = f"{KNOWN_ROWS[name]} h = Gather (matrix, classes) s = Mul (h, k) scores = MatMul (s, matrix)"
+        body = f"four = Constant <value_int = 4> () classes = Mod (tokens, four) {body}"
+    files = fused(looked_up(body), tmp_path, optim.SGD())
+    assert is_sparse(files) == (name != "columns")
+    two, one = begin(files), step_of(files)
+    before = two.data()["table"]
+    for batch in BATCHES:
+        assert float(one(*batch)) == two.step(*batch)
+    assert saved(one.state, tmp_path / "one") == saved(two.state, tmp_path / "two")
+    moved = set(np.flatnonzero((one.state.parameters["table"].data != before).any(axis=1)).tolist())
+    known = {"one": {58}, "several": {3, 59, 4}}.get(name, {57, 58, 59})
+    assert moved == (USED if others else set()) | known
+
+
 @pytest.mark.parametrize(
     "body",
     [

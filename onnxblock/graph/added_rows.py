@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
 from onnx import NodeProto, TensorProto, helper
 
 from .graph import Graph
@@ -54,11 +55,28 @@ def added_rows(graph: Graph, node: NodeProto | None) -> AddedRows | None:
     return AddedRows(matrix, numbers, added)
 
 
+def _rows_among_zeros(graph: Graph, node: NodeProto | None, length: int, width: int) -> AddedRows | None:
+    """The rows that ``node`` pads with zeros, or puts into zeros, if that is what it does and it is known where."""
+    if node is None or node.op_type not in ("Pad", "ScatterND") or node.domain or node.attribute:
+        return None
+    known = graph.constant_value(node.input[1])
+    if known is None:
+        return None
+    if node.op_type == "ScatterND":
+        if not makes_zeros(graph.producer(node.input[0])):
+            return None
+        return AddedRows("", graph.constant(known.reshape(-1) % length), graph.value(node.input[2]).reshape(-1, width))
+    (first, left), (behind, right) = known.reshape(2, 2).tolist()
+    if len(node.input) > 2 or left or right or min(first, behind) < 0:
+        return None
+    return AddedRows("", graph.constant(np.arange(first, length - behind)), graph.value(node.input[0]))
+
+
 def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows | None:
     """The rows of the matrix ``name`` that something is added to, added up without the matrix.
 
-    The sums have the bits that they have in the matrix.  None where it is not made of zeros and added rows, where it
-    has more than one of ``readers``, and where it is small or most of its rows may be used.
+    The sums have the bits that they have in the matrix.  None where it is not made of zeros, or of rows between zeros,
+    and of added rows, where it has more than one of ``readers``, and where it is small or most of its rows may be used.
     """
     whole = graph.value(name)
     if whole.rank != 2 or not whole.is_static:
@@ -68,9 +86,15 @@ def used_rows(graph: Graph, name: str, readers: Mapping[str, int]) -> UsedRows |
     while readers[name] <= 1 and (added := added_rows(graph, graph.producer(name))) is not None:
         found.insert(0, added)
         name = added.matrix
+    made = graph.producer(name)
+    among_zeros = _rows_among_zeros(graph, made, length, width) if readers[name] <= 1 else None
+    if among_zeros is not None:
+        found.insert(0, among_zeros)
+    elif not makes_zeros(made):
+        return None
     counts = [added.rows.shape[0] if added.rows.shape else None for added in found]
     at_most = sum(count for count in counts if isinstance(count, int))
-    if not found or not makes_zeros(graph.producer(name)) or length * width < LARGE or at_most * _OFTEN > length:
+    if not found or length * width < LARGE or at_most * _OFTEN > length:
         return None
     op = graph.op
     places, rows = (_joined(values) for values in ([a.numbers for a in found], [a.rows for a in found]))

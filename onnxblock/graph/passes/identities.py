@@ -20,8 +20,8 @@ def remove_identities(model: ModelProto, types: Types = unknown) -> bool:
     """Remove nodes whose result is what they are given.
 
     1. Identity.  2. Sum, Max, Min, Mean and Concat of one input.  3. Transpose that keeps every axis.  4. Cast to the
-    type that is there, and back from one that holds all numbers of it.  5. Reshape and its kind where the shape stays.  6. Adding 0 and multiplying by 1.  7. Pad by
-    nothing, and Slice of everything.
+    type that is there, and back from one that holds all numbers of it.  5. Reshape and its kind where the shape stays.
+    6. Adding 0 and multiplying by 1.  7. Pad by nothing, and Slice of everything.
 
     A node whose output is an output of the graph stays: its name is part of the interface.  So does a view that makes
     what reads it wait (:mod:`~onnxblock.graph.waiting`).
@@ -56,12 +56,17 @@ _SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Tile", *_VIEWS})
 _VARIADIC = frozenset({"Sum", "Max", "Min", "Mean", "Concat"})
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 _CANDIDATES = _SAME_IF_SHAPE_STAYS | _VARIADIC | {"Cast", "Identity", "Pad", "Slice", "Transpose", *_NEUTRAL}
-_WIDER = {
-    TensorProto.FLOAT: {TensorProto.DOUBLE},
-    TensorProto.FLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.BFLOAT16: {TensorProto.FLOAT, TensorProto.DOUBLE},
-    TensorProto.INT32: {TensorProto.INT64, TensorProto.DOUBLE},
-}
+_WIDENING: frozenset[tuple[int, int]] = frozenset(
+    {
+        (TensorProto.FLOAT, TensorProto.DOUBLE),
+        (TensorProto.FLOAT16, TensorProto.FLOAT),
+        (TensorProto.FLOAT16, TensorProto.DOUBLE),
+        (TensorProto.BFLOAT16, TensorProto.FLOAT),
+        (TensorProto.BFLOAT16, TensorProto.DOUBLE),
+        (TensorProto.INT32, TensorProto.INT64),
+        (TensorProto.INT32, TensorProto.DOUBLE),
+    }
+)
 _LONGEST = 16
 """Number of elements of the longest constants that are looked at: paddings of eight axes."""
 
@@ -124,13 +129,13 @@ def _unchanged(node: NodeProto, types: Types, constants: _Constants, widened: Ma
 
 
 def _target(cast: NodeProto) -> int:
-    return next(a.i for a in cast.attribute if a.name == "to")
+    return int(next(a.i for a in cast.attribute if a.name == "to"))
 
 
 def _widens(cast: NodeProto, types: Types) -> bool:
     """Whether the type that a Cast gives holds all numbers of the one that it takes."""
     given = types(cast.input[0])
-    return given is not None and _target(cast) in _WIDER.get(given.dtype, ())
+    return given is not None and (given.dtype, _target(cast)) in _WIDENING
 
 
 def _beside_neutral(node: NodeProto, types: Types, constants: _Constants) -> str | None:

@@ -30,6 +30,7 @@ from onnxblock.modes import (
     looks_folded,
     own_statistics,
 )
+from onnxblock.names import MANIFEST_KEY
 from onnxblock.shared_weights import WeightSharing, weight_sharing
 from onnxblock.training import TrainingModels, build_training_models
 
@@ -79,6 +80,7 @@ def build_training(
 ) -> tuple[TrainingModels, ForwardModel]:
     """Read the model, put the loss on top, choose the parameters and differentiate."""
     bare, weights = load(model)
+    _refuse_generated(bare)
     given_opset = opset_of(bare)
     own_statistics(bare, weights)
     raised = raise_opset(bare, MINIMUM_OPSET)
@@ -173,6 +175,15 @@ def _check_count(loss: Block, inputs: Sequence[str]) -> None:
         f"but {type(loss).__name__}.build wants {len(wanted)} ({', '.join(wanted)}).",
         "Choose the values to give it with loss_input_names=[...].",
     )
+
+
+def _refuse_generated(model: ModelProto) -> None:
+    """Raise :class:`InvalidModelError` for one of the files that were made for training."""
+    if any(entry.key == MANIFEST_KEY for entry in model.metadata_props):
+        raise InvalidModelError(
+            "the model was itself generated for training, where a forward model is expected.",
+            "Pass the model that it was generated from, or what export_model_for_inferencing writes.",
+        )
 
 
 def _fingerprint(model: ModelProto) -> str:

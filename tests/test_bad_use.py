@@ -216,6 +216,13 @@ def test_files_of_a_forward_model_that_no_runtime_loads(weight, tmp_path):
         Module(new.training_model, load(new.checkpoint))
 
 
+@pytest.mark.parametrize("kind", ["training_model", "eval_model", "optimizer_model"])
+def test_what_was_generated_is_no_forward_model(kind, others, tmp_path):
+    with refused(InvalidModelError, "itself generated for training", "export_model_for_inferencing"):
+        generate(onnx.load(getattr(others, kind)), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
 def test_trained_here_and_frozen_there(others, tmp_path):
     kept = ["Perceptron/Linear/weight", "Perceptron/Linear/bias"]
     new = generate(perceptron(), tmp_path, requires_grad=kept[:1], frozen_params=kept[1:])

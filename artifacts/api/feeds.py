@@ -69,11 +69,16 @@ class UserInput:
         shape = shape() if callable(shape) else shape
         if shape is None or self._fits(shape):
             return "Give an array of that type; array.astype(…) converts one."
-        if self.shape is not None and len(shape) == len(self.shape):
-            return (
+        rank, is_class = None if self.shape is None else len(self.shape), self._dtype.kind in "iu"
+        if rank == len(shape):
+            fixed = (
                 "Sizes that are numbers were fixed when the model was exported. Feed arrays of these sizes, or export"
                 " it with dynamic ones (dynamic_shapes of torch.onnx.export)."
             )
+            labels = " For labels of scores whose last axis is the classes: CrossEntropyLoss(class_axis=-1)."
+            return fixed + labels * (is_class and rank > 1)
+        if is_class and rank == len(shape) - 1:
+            return "Labels are the numbers of classes; of one-hot rows array.argmax(axis=-1) gives them."
         return "Bring the array into that shape with array.reshape(…)."
 
     def _fits(self, shape: Sequence[int]) -> bool:

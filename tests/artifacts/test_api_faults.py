@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 
 import numpy as np
@@ -71,6 +72,24 @@ def test_arrays_that_do_not_fit(fed, words, opened):
         np.testing.assert_array_equal(parameter.data, before[name])
         assert parameter.grad is None or not parameter.grad.any()
     module.train()(X, TARGET)
+
+
+@pytest.mark.parametrize(
+    ("labels", "remedy"),
+    [
+        (np.zeros((2, 4), np.int64), "CrossEntropyLoss(class_axis=-1)"),
+        (np.zeros((2, 3, 4), np.float32), "array.argmax(axis=-1)"),
+        (np.zeros(2, np.int64), "array.reshape"),
+    ],
+)
+def test_labels_that_do_not_fit_are_told_what_is_wanted(labels, remedy, tmp_path):
+    text = '<ir_version: 8, opset_import: ["" : 18]> g (float[N,4,2] x) => (float[N,4,3] y) { y = MatMul(x, w) }'
+    model = onnx.parser.parse_model(text)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((2, 3), np.float32), "w"))
+    made = artifacts.generate_artifacts(model, loss=artifacts.LossType.CrossEntropyLoss, artifact_directory=tmp_path)
+    module = Module(made.training_model, CheckpointState.load_checkpoint(made.checkpoint))
+    with pytest.raises(FeedError, match=re.escape(remedy)):
+        module(np.ones((2, 4, 2), np.float32), labels)
 
 
 def test_ortvalues_that_do_not_fit(opened):

@@ -65,6 +65,7 @@ def infer_model(model: ModelProto, *, follow_contents: bool = True) -> dict[str,
     for value in model.graph.output:
         if value.name not in types and _says_something(value.type):
             types[value.name] = value.type
+    types.pop("", None)
     _distrust(model, types)
     return types
 
@@ -224,9 +225,11 @@ def infer_node(
     data = {name: constants[name] for name in read if name in constants and not _is_external(constants[name])}
     imports: list[OperatorSetIdProto] = list(opset_imports)  # type: ignore[call-overload]
     try:
-        return dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
+        found = dict(shape_inference.infer_node_outputs(schema, node, known, data, opset_imports=imports))
     except KeyError:  # before 1.17, onnx cannot do this for a node that leaves an input out
-        return _infer_in_model(node, known, data, imports)
+        found = _infer_in_model(node, known, data, imports)
+    found.pop("", None)  # an output that the node leaves out
+    return found
 
 
 def _infer_in_model(

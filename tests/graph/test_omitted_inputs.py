@@ -48,7 +48,7 @@ def infer(node):
     types["outside"] = helper.make_tensor_type_proto(F, (3, 3))
     constants = {"sizes": numpy_helper.from_array(np.array([1, 1, 8, 8]), "other")}
     found = infer_node(defs.get_schema(node.op_type, 18, ""), node, types, constants, IMPORTS)
-    return {name: tensor_type(proto) for name, proto in found.items() if name}
+    return {name: tensor_type(proto) for name, proto in found.items()}
 
 
 def refuse(*_args, **_kwargs):

@@ -234,6 +234,19 @@ def test_nodes_that_change_something(body, kept):
     assert finished(model_of(body, x=X), {"x": X})[kept] >= 1
 
 
+def test_a_cast_beside_a_node_that_leaves_an_output_out():
+    """Inference gives such an output a type all the same, which must not be taken for that of what is cast."""
+    graph = Graph(model_of("u = Cast<to = 11>(x) v = Relu(u) w = Cast<to = 1>(v) y = Relu(w)", x=X))
+    weights = [graph.constant(np.ones(shape, np.float32)) for shape in ((1, 6, 4), (1, 6, 2))]
+    graph.proto.node.append(helper.make_node("GRU", ["x", *weights], ["", "last"], hidden_size=2))
+    graph.sync()
+    assert graph.tensor_type("last") is not None
+    run_passes(graph.model, graph.tensor_type)
+    assert operators(graph.model)["Cast"] == 2
+    (result,) = run(graph.model, {"x": X}, optimize=False)
+    np.testing.assert_array_equal(result, np.maximum(X, 0))
+
+
 @pytest.mark.parametrize(
     ("before", "after", "left"),
     [

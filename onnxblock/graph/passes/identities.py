@@ -56,7 +56,7 @@ _SAME_IF_SHAPE_STAYS = frozenset({"Expand", "Tile", *_VIEWS})
 _VARIADIC = frozenset({"Sum", "Max", "Min", "Mean", "Concat"})
 _NEUTRAL = {"Add": 0, "Sub": 0, "Mul": 1, "Div": 1}
 _CANDIDATES = _SAME_IF_SHAPE_STAYS | _VARIADIC | {"Cast", "Identity", "Pad", "Slice", "Transpose", *_NEUTRAL}
-_WIDENING: frozenset[tuple[int, int]] = frozenset(
+_WIDENING: frozenset[tuple[int | None, int]] = frozenset(
     {
         (TensorProto.FLOAT, TensorProto.DOUBLE),
         (TensorProto.FLOAT16, TensorProto.FLOAT),
@@ -116,8 +116,8 @@ def _unchanged(node: NodeProto, types: Types, constants: _Constants, widened: Ma
         order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
         return first if order is not None and order == sorted(order) else None
     if op_type == "Cast":
-        known = ((name, types(name)) for name in (first, widened.get(first, "")))
-        return next((name for name, held in known if held is not None and held.dtype == _target(node)), None)
+        sources = (first, widened[first]) if first in widened else (first,)
+        return next((name for name in sources if _dtype(types, name) == _target(node)), None)
     before, after = types(first), types(node.output[0])
     if op_type == "Pad":
         return first if len(node.input) > 1 and constants.is_all(node.input[1], 0) else None
@@ -132,10 +132,14 @@ def _target(cast: NodeProto) -> int:
     return int(next(a.i for a in cast.attribute if a.name == "to"))
 
 
+def _dtype(types: Types, name: str) -> int | None:
+    known = types(name)
+    return None if known is None else known.dtype
+
+
 def _widens(cast: NodeProto, types: Types) -> bool:
     """Whether the type that a Cast gives holds all numbers of the one that it takes."""
-    given = types(cast.input[0])
-    return given is not None and (given.dtype, _target(cast)) in _WIDENING
+    return (_dtype(types, cast.input[0]), _target(cast)) in _WIDENING
 
 
 def _beside_neutral(node: NodeProto, types: Types, constants: _Constants) -> str | None:
